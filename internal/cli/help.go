@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+func (t *Table) usage(w io.Writer) {
+	fmt.Fprintf(w, "%s: %s\n\nusage: %s COMMAND [flags] [arguments]\n\n", t.Program, t.Short, t.Program)
+	for _, c := range t.Commands {
+		fmt.Fprintf(w, "  %-11s %s\n", c.Name, c.Short)
+	}
+	fmt.Fprintf(w, "\n%s help COMMAND says more. Exit codes: 0 verified CLEAN or done, 1 INVALID, 2 usage or unreadable input,\n3 INCONCLUSIVE or cannot decide, 4 verified DIRTY. run passes its command's code through; its own failures are 125.\n", t.Program)
+}
+
+// Synopsis is the command's usage line.
+func (t *Table) Synopsis(c *Command) string {
+	f := t.flagsOf(c)
+	var b strings.Builder
+	b.WriteString(t.Program + " " + c.Name)
+	must := map[string]bool{}
+	for _, m := range f.must {
+		must[m] = true
+	}
+	f.each(func(name, value, _ string) {
+		s := "-" + name
+		if value != "" {
+			s += " " + strings.ToUpper(value)
+		}
+		if !must[name] {
+			s = "[" + s + "]"
+		}
+		b.WriteString(" " + s)
+	})
+	if c.Args != "" {
+		b.WriteString(" " + c.Args)
+	}
+	if c.Dashed {
+		b.WriteString(" -- CMD ARG...")
+	}
+	return b.String()
+}
+
+func (t *Table) flagsOf(c *Command) *Flags {
+	f := newFlags(c)
+	if c.JSON {
+		var b bool
+		f.Bool(&b, "json", "print one JSON object")
+	}
+	return f
+}
+
+func (t *Table) help(w io.Writer, c *Command) {
+	fmt.Fprintf(w, "usage: %s\n\n%s\n", t.Synopsis(c), strings.TrimSpace(c.Long))
+	first := true
+	t.flagsOf(c).each(func(name, value, usage string) {
+		if first {
+			fmt.Fprintln(w)
+			first = false
+		}
+		s := "-" + name
+		if value != "" {
+			s += " " + strings.ToUpper(value)
+		}
+		fmt.Fprintf(w, "  %-22s %s\n", s, usage)
+	})
+}
+
+// Man writes the command's man page (section 1) as roff.
+func (t *Table) Man(w io.Writer, c *Command, version string) {
+	esc := func(s string) string {
+		s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
+		lines := strings.Split(s, "\n")
+		for i, l := range lines {
+			if strings.HasPrefix(l, ".") || strings.HasPrefix(l, "'") {
+				lines[i] = `\&` + l
+			}
+		}
+		return strings.Join(lines, "\n")
+	}
+	fmt.Fprintf(w, ".TH %s\\-%s 1 \"\" \"%s %s\"\n.SH NAME\n%s\\-%s \\- %s\n.SH SYNOPSIS\n%s\n.SH DESCRIPTION\n",
+		strings.ToUpper(t.Program), strings.ToUpper(c.Name), t.Program, version, t.Program, c.Name, esc(c.Short), esc(t.Synopsis(c)))
+	for _, p := range strings.Split(strings.TrimSpace(c.Long), "\n\n") {
+		if strings.HasPrefix(p, "  ") {
+			fmt.Fprintf(w, ".nf\n%s\n.fi\n.PP\n", esc(p))
+			continue
+		}
+		fmt.Fprintf(w, "%s\n.PP\n", esc(p))
+	}
+	fmt.Fprint(w, ".SH OPTIONS\n")
+	t.flagsOf(c).each(func(name, value, usage string) {
+		fmt.Fprintf(w, ".TP\n\\fB\\-%s\\fR %s\n%s\n", esc(name), esc(strings.ToUpper(value)), esc(usage))
+	})
+	fmt.Fprint(w, ".SH EXIT STATUS\n0 done, or verified CLEAN; 1 INVALID; 2 usage or unreadable input; 3 INCONCLUSIVE or cannot decide; 4 verified DIRTY; 125 run failed by itself.\n")
+}
+
+// Completion writes a completion script for shell: bash, zsh or fish.
+func (t *Table) Completion(w io.Writer, shell string) error {
+	names := make([]string, len(t.Commands))
+	for i, c := range t.Commands {
+		names[i] = c.Name
+	}
+	flags := func(c *Command) string {
+		var s []string
+		t.flagsOf(c).each(func(name, _, _ string) { s = append(s, "-"+name) })
+		return strings.Join(s, " ")
+	}
+	switch shell {
+	case "bash", "zsh":
+		if shell == "zsh" {
+			fmt.Fprintln(w, "autoload -U +X bashcompinit && bashcompinit")
+		}
+		fmt.Fprintf(w, "_%s() {\n  local cur=${COMP_WORDS[COMP_CWORD]} words=\n  if [ $COMP_CWORD -eq 1 ]; then words=%q\n  else case ${COMP_WORDS[1]} in\n", t.Program, strings.Join(names, " "))
+		for _, c := range t.Commands {
+			fmt.Fprintf(w, "    %s) words=%q ;;\n", c.Name, flags(c))
+		}
+		fmt.Fprintf(w, "  esac; fi\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -o default -F _%s %s\n", t.Program, t.Program)
+	case "fish":
+		for _, c := range t.Commands {
+			fmt.Fprintf(w, "complete -c %s -n __fish_use_subcommand -f -a %s -d %q\n", t.Program, c.Name, c.Short)
+			t.flagsOf(c).each(func(name, _, usage string) {
+				fmt.Fprintf(w, "complete -c %s -n '__fish_seen_subcommand_from %s' -o %s -d %q\n", t.Program, c.Name, name, usage)
+			})
+		}
+	default:
+		return Failf(ExitUsage, "completion bash|zsh|fish", "unknown shell %q", shell)
+	}
+	return nil
+}
