@@ -1,0 +1,42 @@
+GO ?= go
+export CGO_ENABLED ?= 0
+
+.PHONY: all build test unit vet cross deps bench fuzz clean
+
+all: build
+
+build:
+	$(GO) build -trimpath -o bin/ ./cmd/...
+
+# Everything: what the tests need is installed first if it is missing.
+test: deps vet cross unit
+
+deps:
+	@sh scripts/deps.sh
+
+vet:
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	$(GO) vet ./...
+
+# verify and what it rests on run anywhere; the recorder is Linux only.
+cross:
+	GOOS=js GOARCH=wasm $(GO) build ./verify ./attest ./contraband ./receipt ./scope
+	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/cleanrun
+	GOOS=windows GOARCH=amd64 $(GO) build -o /dev/null ./cmd/cleanrun
+
+unit:
+	$(GO) test -timeout 12m ./...
+
+# Reported ratios, never a pass or a fail.
+bench:
+	$(GO) run ./bench
+
+FUZZTIME ?= 20s
+fuzz:
+	@for p in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+	    echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
+	  done; done
+
+clean:
+	rm -rf bin
