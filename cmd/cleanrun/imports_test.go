@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/cleanrun-dev/cleanrun/"
+
+// mayImport is the graph of DESIGN.md, "Packages".
+var mayImport = map[string][]string{
+	"internal/dcbor":    {},
+	"internal/durable":  {},
+	"internal/bucket":   {},
+	"internal/views":    {},
+	"internal/cli":      {},
+	"internal/seccomp":  {},
+	"internal/objects":  {"internal/durable"},
+	"internal/overlay":  {},
+	"scope":             {"internal/dcbor"},
+	"journal":           {"internal/dcbor", "internal/durable", "scope"},
+	"contraband":        {"internal/dcbor", "scope"},
+	"internal/canon":    {"contraband"},
+	"internal/manifest": {"internal/dcbor", "internal/durable"},
+	"seal":              {"contraband", "internal/canon", "internal/views", "internal/manifest", "scope", "internal/durable"},
+	"attest":            {"internal/dcbor", "internal/bucket", "journal", "contraband", "scope"},
+	"receipt":           {"internal/dcbor"},
+	"keys":              {"receipt", "internal/durable"},
+	"verify":            {"attest", "receipt", "contraband", "journal", "scope", "internal/dcbor"},
+	"scanner":           {"journal", "contraband", "internal/canon", "internal/views", "internal/manifest", "attest", "internal/bucket", "internal/dcbor", "internal/objects", "scope"},
+}
+
+// pure packages build for js/wasm and know no clock, network, process or log.
+var pure = []string{"attest", "contraband", "scope", "receipt", "verify", "journal"}
+
+var forbidden = []string{"net", "net/http", "os/exec", "log", "log/slog",
+	"github.com/sigstore/sigstore", "google.golang.org/protobuf", "github.com/google/trillian", "github.com/in-toto/attestation"}
+
+func goList(t *testing.T, env []string, args ...string) []byte {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list"}, args...)...)
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list %v: %v", args, err)
+	}
+	return out
+}
+
+func TestImportGraph(t *testing.T) {
+	dec := json.NewDecoder(strings.NewReader(string(goList(t, nil, "-json=ImportPath,Imports", "./..."))))
+	seen := 0
+	for {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := dec.Decode(&p); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		allowed, ok := mayImport[strings.TrimPrefix(p.ImportPath, module)]
+		if !ok {
+			continue
+		}
+		seen++
+		for _, i := range p.Imports {
+			if own, ok := strings.CutPrefix(i, module); ok && !slices.Contains(allowed, own) {
+				t.Errorf("%s imports %s; DESIGN.md does not allow it", p.ImportPath, i)
+			}
+		}
+	}
+	if seen != len(mayImport) {
+		t.Errorf("got %d of the packages in the graph, want %d", seen, len(mayImport))
+	}
+}
+
+func TestPurePackages(t *testing.T) {
+	for _, p := range pure {
+		deps := strings.Fields(string(goList(t, []string{"GOOS=js", "GOARCH=wasm"}, "-deps", "./"+p)))
+		if len(deps) < 10 {
+			t.Fatalf("%s: got %d dependencies, want the real list", p, len(deps))
+		}
+		for _, d := range deps {
+			for _, f := range forbidden {
+				if d == f || (strings.Contains(f, ".") && strings.HasPrefix(d, f)) {
+					t.Errorf("%s depends on %s", p, d)
+				}
+			}
+		}
+	}
+}
+
+// journal's writer keeps monotonic time; every other pure package has no clock.
+func TestNoClock(t *testing.T) {
+	files := 0
+	for _, p := range pure {
+		filepath.WalkDir("../../"+p, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			files++
+			f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				s, ok := n.(*ast.SelectorExpr)
+				if !ok {
+					return true
+				}
+				x, ok := s.X.(*ast.Ident)
+				if ok && x.Name == "time" && (s.Sel.Name == "Now" || s.Sel.Name == "Since") && filepath.Base(path) != "writer.go" {
+					t.Errorf("%s uses time.%s", path, s.Sel.Name)
+				}
+				return true
+			})
+			return nil
+		})
+	}
+	if files < 10 {
+		t.Fatalf("looked at %d files, want the packages' sources", files)
+	}
+}
