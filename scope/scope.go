@@ -34,7 +34,7 @@ const (
 type Root struct {
 	_     struct{} `cbor:",toarray"`
 	Path  string   // inside the sandbox, clean and absolute
-	Key   [32]byte // HMAC(K_path, path); see PathKey
+	Key   [32]byte // HMAC(K_path, path); see Key
 	Mode  Mode
 	Class Class
 }
