@@ -1,10 +1,17 @@
 package attest
 
+import (
+	"encoding/binary"
+
+	"github.com/cleanrun-dev/cleanrun/internal/dcbor"
+)
+
 // EvidenceVersion of the evidence pack.
 const EvidenceVersion = "cleanrun/evidence/v1"
 
 // An evidence pack is a CBOR sequence (RFC 8742): one Header, then for each row
-// of the journal, in order, one Item, then one Trailer. spec/evidence.md.
+// of the journal, in order, one Item, then one Trailer. spec/evidence.md. Write
+// it with the Append methods and read it with ReadEvidence.
 type (
 	// Header opens the pack.
 	Header struct {
@@ -30,7 +37,7 @@ type (
 		Canonical uint64   // canonical bytes of the raw view without baseline and declared bytes
 		Bounds    uint32   // Bound* bits: limits that cut the scan short
 		Same      *uint64  // seq of an earlier row whose entry has exactly this content's digests; Digests is then empty
-		Root      [32]byte // Merkle root over the digests, DigestRoot
+		Root      [32]byte // Merkle root over the digests (of Same's entry, if there is one), DigestRoot
 		Digests   []byte   // 16-byte run digests d, sorted, unique
 	}
 	// Trailer closes the pack.
@@ -52,4 +59,74 @@ const (
 	BoundBytes                    // views larger than 64 MiB together
 	BoundRatio                    // a view over 200 times its source
 	BoundView                     // a view that began well but was cut or corrupt
+
+	allBounds = BoundView<<1 - 1
 )
+
+// Major types of CBOR (RFC 8949, section 3.1).
+const (
+	majorUint  = 0
+	majorBytes = 2
+	majorArray = 4
+
+	cborNull = 0xf6
+)
+
+// Append appends the encoded header to b.
+func (h *Header) Append(b []byte) []byte {
+	data, err := dcbor.Marshal(h)
+	if err != nil {
+		panic(err) // the type holds nothing that cannot be encoded
+	}
+	return append(b, data...)
+}
+
+// Append appends the encoded item to b. Nil and empty byte strings are the same.
+func (it *Item) Append(b []byte) []byte {
+	b = appendHead(b, majorArray, 2)
+	b = appendBytes(b, it.Row)
+	e := it.Entry
+	if e == nil {
+		return append(b, cborNull)
+	}
+	b = appendHead(b, majorArray, 10)
+	for _, v := range []uint64{e.Seen, e.Scanned, e.Baseline, e.Declared, e.Opaque, e.Canonical, uint64(e.Bounds)} {
+		b = appendHead(b, majorUint, v)
+	}
+	if e.Same == nil {
+		b = append(b, cborNull)
+	} else {
+		b = appendHead(b, majorUint, *e.Same)
+	}
+	b = appendBytes(b, e.Root[:])
+	return appendBytes(b, e.Digests)
+}
+
+// Append appends the encoded trailer to b.
+func (t *Trailer) Append(b []byte) []byte {
+	b = appendHead(b, majorArray, 4)
+	b = appendBytes(b, t.Tree[:])
+	b = appendHead(b, majorUint, uint64(t.Depth))
+	b = appendHead(b, majorUint, t.Digests)
+	return appendBytes(b, t.Controls)
+}
+
+func appendBytes(b, s []byte) []byte {
+	return append(appendHead(b, majorBytes, uint64(len(s))), s...)
+}
+
+// appendHead writes the shortest head (RFC 8949, section 4.2.1).
+func appendHead(b []byte, major byte, v uint64) []byte {
+	major <<= 5
+	switch {
+	case v < 24:
+		return append(b, major|byte(v))
+	case v < 1<<8:
+		return append(b, major|24, byte(v))
+	case v < 1<<16:
+		return binary.BigEndian.AppendUint16(append(b, major|25), uint16(v))
+	case v < 1<<32:
+		return binary.BigEndian.AppendUint32(append(b, major|26), uint32(v))
+	}
+	return binary.BigEndian.AppendUint64(append(b, major|27), v)
+}
