@@ -1,0 +1,317 @@
+package attest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/cleanrun-dev/cleanrun/internal/dcbor"
+	"github.com/cleanrun-dev/cleanrun/journal"
+)
+
+// Canonical bytes from which content has at least one digest: a window of the
+// profile fits (k+w-1 for 48, 49 and for 24, 25).
+const (
+	minCanonical     = 96
+	minCanonicalText = 48
+)
+
+// Rules that a pack can break. The list is closed; spec/evidence.md explains
+// each one.
+const (
+	RuleShape     = "shape"     // not the one encoding of a pack
+	RuleVersion   = "version"   // the header names another version
+	RuleEmpty     = "empty"     // a journal of no rows
+	RuleRows      = "rows"      // another number of rows than the header says
+	RuleJournal   = "journal"   // a row is malformed or breaks the journal's chain
+	RuleHead      = "head"      // the rows have another root than the header says
+	RuleEntry     = "entry"     // an entry without content, or content without an entry
+	RuleCoverage  = "coverage"  // the entry's byte counts do not add up to the row's size
+	RuleDeclared  = "declared"  // declared bytes on a row that is not from a declared model channel, or the reverse
+	RuleSame      = "same"      // a reference that is not to an earlier entry of the same digests
+	RuleDigests   = "digests"   // digests of a wrong length, unsorted or repeated
+	RuleRoot      = "root"      // the digests have another root than the entry says
+	RuleNoDigests = "no-digest" // content that must have a digest has none
+	RuleTree      = "tree"      // the prefix-bucket tree is not the one of the entries
+	RuleControls  = "controls"  // opened controls of a wrong length, unsorted or repeated
+)
+
+// An EvidenceError says which rule a pack breaks, and where.
+type EvidenceError struct {
+	Rule  string
+	Event uint64 // row concerned, 0 for the pack
+	Got   string
+	Want  string
+	Cause error // of RuleShape and RuleJournal
+}
+
+func (e *EvidenceError) Error() string {
+	where := "evidence"
+	if e.Event > 0 {
+		where = fmt.Sprintf("evidence, event %d", e.Event)
+	}
+	if e.Cause != nil {
+		return fmt.Sprintf("%s: %s: %v", where, e.Rule, e.Cause)
+	}
+	return fmt.Sprintf("%s: %s: got %s, want %s", where, e.Rule, e.Got, e.Want)
+}
+
+func (e *EvidenceError) Unwrap() error { return e.Cause }
+
+// Evidence is a pack whose structure holds: rows that form a journal with the
+// head that the header names, entries that cover every byte of the rows'
+// contents and have the roots that they name, and the tree over all digests.
+// Nothing says yet who made it: that is the signature's business. It keeps the
+// pack's bytes, which must not change.
+type Evidence struct {
+	header  Header
+	trailer Trailer
+	start   *journal.Start
+	final   *journal.Final // nil if the journal is open
+	first   []byte         // bytes of row 0
+	events  []event
+	entries []Entry // of the events that have one, in order
+}
+
+// An event is what the verdict needs of a row.
+type event struct {
+	phase  journal.Phase
+	op     journal.Op
+	dir    journal.Direction
+	origin journal.Origin
+	flags  journal.Flags
+	object uint32
+	entry  int32 // index in entries, -1 for none
+	size   uint64
+	row    []byte
+}
+
+// Start is row 0's content.
+func (e *Evidence) Start() *journal.Start { return e.start }
+
+// Final is the closing row's content, nil if the journal is open.
+func (e *Evidence) Final() *journal.Final { return e.final }
+
+// Size is the number of rows, at least 1.
+func (e *Evidence) Size() uint64 { return e.header.Rows }
+
+// Root is the RFC 9162 root over the rows: with Size, the journal head.
+func (e *Evidence) Root() [32]byte { return e.header.Root }
+
+// Row returns row seq and its entry (nil without content). The caller must not
+// change the entry. It panics if there is no such row.
+func (e *Evidence) Row(seq uint64) (*journal.Row, *Entry) {
+	ev := &e.events[seq]
+	row, err := parseRow(ev.row)
+	if err != nil {
+		panic("attest: a row that was read cannot be read again: " + err.Error())
+	}
+	if ev.entry < 0 {
+		return row, nil
+	}
+	return row, &e.entries[ev.entry]
+}
+
+// Rows returns all rows with their entries, in order.
+func (e *Evidence) Rows() iter.Seq2[*journal.Row, *Entry] {
+	return func(yield func(*journal.Row, *Entry) bool) {
+		for i := range e.events {
+			if !yield(e.Row(uint64(i))) {
+				return
+			}
+		}
+	}
+}
+
+// base is the entry that holds the digests of event i's entry.
+func (e *Evidence) base(i int) int32 {
+	n := e.events[i].entry
+	if same := e.entries[n].Same; same != nil {
+		n = e.events[*same].entry
+	}
+	return n
+}
+
+// ReadEvidence reads a whole pack and checks its structure (spec/evidence.md,
+// steps 1 to 9). It returns no partial result; an error is an *EvidenceError for
+// the first event that breaks a rule, or for the pack. Evidence refers to pack.
+func ReadEvidence(pack []byte) (*Evidence, error) {
+	ev := new(Evidence)
+	seq := &sequence{data: pack}
+	if err := ev.readHeader(seq); err != nil {
+		return nil, err
+	}
+	if err := ev.readItems(seq); err != nil {
+		return nil, err
+	}
+	t, err := seq.trailer()
+	if err != nil {
+		return nil, shape(0, err)
+	}
+	ev.trailer = t
+	if err := ev.checkDigests(); err != nil {
+		return nil, err
+	}
+	if err := ev.checkTree(); err != nil {
+		return nil, err
+	}
+	if err := sortedUnique(t.Controls, 32); err != nil {
+		return nil, &EvidenceError{Rule: RuleControls, Got: err.Error(), Want: "32-byte values, sorted and unique"}
+	}
+	return ev, nil
+}
+
+func shape(event uint64, err error) error {
+	return &EvidenceError{Rule: RuleShape, Event: event, Cause: err}
+}
+
+func (ev *Evidence) readHeader(seq *sequence) error {
+	rest, err := dcbor.UnmarshalFirst(seq.data, &ev.header)
+	if err != nil {
+		return shape(0, fmt.Errorf("header: %w", err))
+	}
+	seq.at = len(seq.data) - len(rest)
+	if ev.header.Version != EvidenceVersion {
+		return &EvidenceError{Rule: RuleVersion, Got: fmt.Sprintf("%q", ev.header.Version), Want: fmt.Sprintf("%q", EvidenceVersion)}
+	}
+	if ev.header.Rows == 0 {
+		return &EvidenceError{Rule: RuleEmpty, Got: "a journal of 0 rows", Want: "at least the start row"}
+	}
+	// An item takes more than 64 bytes. This bounds memory by the pack's size.
+	if limit := uint64(len(rest)) / 64; ev.header.Rows > limit {
+		return &EvidenceError{Rule: RuleRows, Got: fmt.Sprintf("%d rows in %d bytes", ev.header.Rows, len(rest)), Want: fmt.Sprintf("at most %d", limit)}
+	}
+	return nil
+}
+
+func (ev *Evidence) readItems(seq *sequence) error {
+	var (
+		rows  tree
+		leaf  []byte
+		chain = newChain()
+		total uint64
+	)
+	ev.events = make([]event, 0, ev.header.Rows)
+	for n := range ev.header.Rows {
+		raw, entry, err := seq.item()
+		if err != nil {
+			return shape(n, err)
+		}
+		row, err := parseRow(raw)
+		if err == nil {
+			err = chain.add(row, raw)
+		}
+		if err != nil {
+			return &EvidenceError{Rule: RuleJournal, Event: n, Cause: err}
+		}
+		leaf = append(append(leaf[:0], 0), raw...)
+		rows.push(sha256.Sum256(leaf))
+
+		if row.Start != nil {
+			ev.start, ev.first = row.Start, raw
+		}
+		if row.Final != nil {
+			ev.final = row.Final
+		}
+		e := event{row.Phase, row.Op, row.Dir, row.Origin, row.Flags, row.Object, -1, row.Size, raw}
+		if err := ev.checkEntry(n, &e, entry); err != nil {
+			return err
+		}
+		if entry != nil {
+			e.entry = int32(len(ev.entries))
+			ev.entries = append(ev.entries, *entry)
+			if total += entry.Seen; total > maxExact || entry.Canonical > maxExact {
+				return &EvidenceError{Rule: RuleCoverage, Event: n, Got: "more bytes than can be counted exactly", Want: "at most 2^53-1"}
+			}
+		}
+		ev.events = append(ev.events, e)
+	}
+	if err := chain.finish(); err != nil {
+		return &EvidenceError{Rule: RuleJournal, Cause: err}
+	}
+	if root := rows.root(); root != ev.header.Root {
+		return &EvidenceError{Rule: RuleHead, Got: fmt.Sprintf("root %x", root), Want: fmt.Sprintf("%x, as the header says", ev.header.Root)}
+	}
+	return nil
+}
+
+// checkEntry checks what needs no hashing.
+func (ev *Evidence) checkEntry(n uint64, row *event, e *Entry) error {
+	bad := func(rule, got, want string, args ...any) error {
+		return &EvidenceError{Rule: rule, Event: n, Got: got, Want: fmt.Sprintf(want, args...)}
+	}
+	if (e != nil) != (row.size > 0) {
+		if e == nil {
+			return bad(RuleEntry, fmt.Sprintf("%d bytes of content without an entry", row.size), "an entry")
+		}
+		return bad(RuleEntry, "an entry for a row without content", "null")
+	}
+	if e == nil {
+		return nil
+	}
+	// Each part is at most Seen, and Seen is at most 2^53, so the sum cannot wrap.
+	if e.Seen != row.size || e.Seen > maxExact || e.Scanned > e.Seen || e.Baseline > e.Seen || e.Declared > e.Seen ||
+		e.Scanned+e.Baseline+e.Declared != e.Seen {
+		return bad(RuleCoverage, fmt.Sprintf("seen %d = scanned %d + baseline %d + declared %d", e.Seen, e.Scanned, e.Baseline, e.Declared), "a sum of the row's size, %d", row.size)
+	}
+	if e.Opaque > e.Scanned {
+		return bad(RuleCoverage, fmt.Sprintf("%d opaque bytes", e.Opaque), "at most the %d scanned ones", e.Scanned)
+	}
+	if e.Scanned == 0 && (e.Canonical > 0 || e.Bounds > 0) {
+		return bad(RuleCoverage, "canonical bytes or bounds of content that was not scanned", "0")
+	}
+	if e.Scanned == 0 && e.Declared == 0 && (len(e.Digests) > 0 || e.Same != nil) {
+		return bad(RuleCoverage, "digests of exempt content", "none")
+	}
+	// Only a stream that the task declared may skip the scan.
+	if model := row.origin == journal.OriginModel; model != (e.Declared > 0) || (model && e.Declared != e.Seen) {
+		return bad(RuleDeclared, fmt.Sprintf("%d declared bytes of %d, origin %d", e.Declared, e.Seen, row.origin), "all bytes of a row from a declared model channel, else 0")
+	}
+	if row.origin == journal.OriginModel && !(row.op == journal.OpStdin && ev.declares("stdin", roleModel)) {
+		return bad(RuleDeclared, "content from a model channel that the start row does not declare", "stdin of role model in the start row")
+	}
+	if err := sortedUnique(e.Digests, DigestSize); err != nil {
+		return bad(RuleDigests, err.Error(), "16-byte digests, sorted and unique")
+	}
+	digests := len(e.Digests) > 0
+	if e.Same != nil {
+		if *e.Same >= n || ev.events[*e.Same].entry < 0 {
+			return bad(RuleSame, fmt.Sprintf("row %d", *e.Same), "an earlier row with content")
+		}
+		other := &ev.entries[ev.events[*e.Same].entry]
+		if digests || other.Same != nil || other.Root != e.Root {
+			return bad(RuleSame, fmt.Sprintf("digests of its own, or row %d, which has another root or refers on", *e.Same), "no digests and a direct reference to a row of the same root")
+		}
+		digests = len(other.Digests) > 0
+	}
+	least := uint64(minCanonical)
+	if row.flags&journal.FlagText != 0 {
+		least = minCanonicalText
+	}
+	if e.Canonical >= least && !digests {
+		return bad(RuleNoDigests, fmt.Sprintf("no digest of %d canonical bytes", e.Canonical), "at least one from %d on", least)
+	}
+	return nil
+}
+
+// roleModel is the role of a channel whose bytes come from the model.
+const roleModel = "model"
+
+func (ev *Evidence) declares(name, role string) bool {
+	return slices.ContainsFunc(ev.start.Channels, func(c journal.Channel) bool { return c.Name == name && c.Role == role })
+}
+
+func sortedUnique(values []byte, size int) error {
+	if len(values)%size != 0 {
+		return fmt.Errorf("%d bytes", len(values))
+	}
+	for i := size; i < len(values); i += size {
+		if bytes.Compare(values[i-size:i], values[i:i+size]) >= 0 {
+			return errors.New("values unsorted or repeated")
+		}
+	}
+	return nil
+}
