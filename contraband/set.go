@@ -1,3 +1,9 @@
+// Package contraband is everything that a verifier needs of a sealed set: the
+// format, the keys and the digests. spec/sealed-set.md has the bytes.
+//
+// Limits: it cuts nothing out of content (internal/canon does) and checks no
+// signature. A Set says what its owner claims; whether the ground truth behind
+// it is what the owner says shows only when the task key is revealed.
 package contraband
 
 // Version of the sealed set's format.
@@ -28,8 +34,9 @@ type Set struct {
 	Allowed    []byte    `cbor:"15,keyasint"` // 32-byte digests, sorted, unique, padded to a power of two or empty
 	Controls   []byte    `cbor:"16,keyasint"` // 32-byte control digests c (Control), sorted, unique: at least 64
 	Control    string    `cbor:"17,keyasint"` // the control file's text, in clear
-	Filter     []uint32  `cbor:"18,keyasint"` // keyed 24-bit values of all line, atom and canary items, sorted, unique, padded; see LineFilter
+	Filter     []uint32  `cbor:"18,keyasint"` // keyed 24-bit values of all line, atom and canary items, sorted, unique, padded; see TaskKey.Filter
 	Kept       uint8     `cbor:"19,keyasint"` // tenths of the novel part that baseline subtraction left, rounded down, 0..10
+	Small      bool      `cbor:"20,keyasint"` // the owner says: no whole object and fewer than 8 items, before padding; see TooSmall
 }
 
 // Scope as the task states it. The workspace is named, not located: its path
@@ -98,5 +105,5 @@ type Group struct {
 	Kind      Kind
 	Class     Class
 	Threshold uint32 // distinct items, over the whole run, that make a match
-	Items     []byte // 32-byte digests s, sorted, unique, a power of two of them (dummies included)
+	Items     []byte // 32-byte digests s, sorted, unique, a power of two of them, at least 16 (dummies included)
 }
