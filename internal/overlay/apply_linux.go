@@ -1,0 +1,241 @@
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+
+	"golang.org/x/sys/unix"
+)
+
+// Apply makes the tree dst what the merged tree was: it compares upper with dst
+// as it is now and copies the differences. Both are directory descriptors. It
+// returns what it changed, and what it left out because it has no meaning outside
+// the run: sockets and devices.
+//
+// It never follows a symbolic link and never leaves dst. Files are written beside
+// their place and renamed. Several names of one file become several files. It is
+// not atomic as a whole: after an error some changes are made; calling it again
+// makes the rest.
+func Apply(upper, dst int) (applied, skipped []Change, err error) {
+	changes, err := Changes(upper, dst)
+	if err != nil {
+		return nil, nil, err
+	}
+	a := applier{upper, dst}
+	for _, c := range changes { // parents come before what is in them
+		if c.Kind != Deleted && c.Mode.Type()&(fs.ModeSocket|fs.ModeDevice) != 0 {
+			skipped = append(skipped, c)
+			continue
+		}
+		if err := a.content(c); err != nil {
+			return applied, skipped, fmt.Errorf("apply %s (%s): %w", c.Path, c.Kind, err)
+		}
+		applied = append(applied, c)
+	}
+	// Modes, owners and times come last and from the leaves up: a read-only
+	// directory could not be filled.
+	for i := len(applied) - 1; i >= 0; i-- {
+		c := applied[i]
+		if c.Kind == Deleted {
+			continue
+		}
+		if err := a.metadata(c.Path); err != nil {
+			return applied, skipped, fmt.Errorf("apply metadata of %s: %w", c.Path, err)
+		}
+	}
+	return applied, skipped, nil
+}
+
+type applier struct{ upper, dst int }
+
+const tempName = ".cleanrun-apply"
+
+// content makes the names, types and contents right.
+func (a applier) content(c Change) error {
+	if c.Kind == Metadata || c.Kind == Replaced {
+		return nil
+	}
+	dir, err := openParent(a.dst, c.Path)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	name := path.Base(c.Path)
+	if c.Kind == Deleted {
+		return removeAll(dir, name, 0)
+	}
+	if err := removeAll(dir, tempName, 0); err != nil { // left by an interrupted call
+		return err
+	}
+	if c.Mode.IsDir() {
+		err = unix.Mkdirat(dir, tempName, 0o700)
+	} else if c.Mode.IsRegular() {
+		err = a.copyFile(dir, c.Path)
+	} else if c.Mode.Type() == fs.ModeSymlink {
+		err = unix.Symlinkat(c.Target, dir, tempName)
+	} else {
+		err = unix.Mknodat(dir, tempName, unix.S_IFIFO|0o600, 0)
+	}
+	if err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && (st.Mode&unix.S_IFMT == unix.S_IFDIR) != c.Mode.IsDir() {
+		if err := removeAll(dir, name, 0); err != nil { // rename replaces only its own sort
+			return err
+		}
+	}
+	return unix.Renameat(dir, tempName, dir, name)
+}
+
+func (a applier) copyFile(dir int, p string) error {
+	src, err := openBelow(a.upper, p, unix.O_RDONLY|unix.O_NONBLOCK)
+	if err != nil {
+		return err
+	}
+	in := os.NewFile(uintptr(src), p)
+	defer in.Close()
+	fd, err := unix.Openat(dir, tempName, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	out := os.NewFile(uintptr(fd), tempName)
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Sync(), out.Close())
+}
+
+// metadata copies owner, mode, attributes and times from upper to dst.
+func (a applier) metadata(p string) error {
+	src, err := openBelow(a.upper, p, unix.O_PATH)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(src)
+	var want, have unix.Stat_t
+	if err := unix.Fstat(src, &want); err != nil {
+		return err
+	}
+	dir, err := openParent(a.dst, p)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	name := path.Base(p)
+	if err := unix.Fstatat(dir, name, &have, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	if want.Uid != have.Uid || want.Gid != have.Gid {
+		if err := unix.Fchownat(dir, name, int(want.Uid), int(want.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return fmt.Errorf("owner %d:%d: %w", want.Uid, want.Gid, err)
+		}
+	}
+	switch want.Mode & unix.S_IFMT {
+	case unix.S_IFREG, unix.S_IFDIR:
+		if err := a.attributes(p); err != nil {
+			return err
+		}
+		fallthrough
+	case unix.S_IFIFO:
+		if err := chmod(dir, name, want.Mode&0o7777); err != nil {
+			return err
+		}
+	}
+	ts := []unix.Timespec{want.Atim, want.Mtim}
+	return unix.UtimesNanoAt(dir, name, ts, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+// attributes makes the user.* attributes equal.
+func (a applier) attributes(p string) error {
+	var maps [2]map[string][]byte
+	var fds [2]int
+	for i, root := range []int{a.upper, a.dst} {
+		fd, err := openBelow(root, p, unix.O_RDONLY|unix.O_NONBLOCK)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		fds[i] = fd
+		if maps[i], err = userAttributes(fd); err != nil {
+			return err
+		}
+	}
+	for n := range maps[1] {
+		if _, keep := maps[0][n]; !keep {
+			if err := unix.Fremovexattr(fds[1], n); err != nil {
+				return fmt.Errorf("remove attribute %s: %w", n, err)
+			}
+		}
+	}
+	for n, v := range maps[0] {
+		if old, ok := maps[1][n]; !ok || string(old) != string(v) {
+			if err := unix.Fsetxattr(fds[1], n, v, 0); err != nil {
+				return fmt.Errorf("set attribute %s: %w", n, err)
+			}
+		}
+	}
+	return nil
+}
+
+// chmod changes the mode of what is no symbolic link.
+func chmod(dir int, name string, mode uint32) error {
+	err := unix.Fchmodat(dir, name, mode, unix.AT_SYMLINK_NOFOLLOW)
+	if err != nil {
+		return fmt.Errorf("mode %#o: %w", mode, err)
+	}
+	return nil
+}
+
+// openBelow opens p below root. It crosses no symbolic link; with O_PATH the last
+// component may be one, and is opened itself.
+func openBelow(root int, p string, flags int) (int, error) {
+	dir, err := openParent(root, p)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(dir)
+	return unix.Openat(dir, path.Base(p), flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+}
+
+func openParent(root int, p string) (int, error) {
+	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+	for {
+		fd, err := unix.Openat2(root, path.Dir(p), &how)
+		if err != unix.EINTR && err != unix.EAGAIN { // EAGAIN: a rename raced with the look-up
+			return fd, err
+		}
+	}
+}
+
+// removeAll removes name and all below it; it is no error if there is none.
+func removeAll(dir int, name string, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("%s: more than %d directories deep", name, maxDepth)
+	}
+	err := unix.Unlinkat(dir, name, 0)
+	if err == nil || err == unix.ENOENT {
+		return nil
+	}
+	if err != unix.EISDIR && err != unix.EPERM {
+		return err
+	}
+	d, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(d), name)
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		if err := removeAll(d, n, depth+1); err != nil {
+			return err
+		}
+	}
+	return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
+}

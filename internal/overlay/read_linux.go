@@ -1,0 +1,427 @@
+package overlay
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"sort"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxDepth bounds the recursion; PATH_MAX allows no deeper tree to be named, but a
+// program can build one with relative calls.
+const maxDepth = 4096
+
+// Changes compares an upper layer with the lower one it was mounted over, both
+// directories by descriptor (O_PATH will do). The result is sorted by path. It
+// follows no symbolic link. An entry that cannot be read is an error: a delta
+// with holes is none.
+func Changes(upper, lower int) ([]Change, error) {
+	c := &comparison{}
+	up, err := openDir(upper, ".")
+	if err != nil {
+		return nil, fmt.Errorf("upper layer: %w", err)
+	}
+	defer up.Close()
+	low, err := openDir(lower, ".")
+	if err != nil {
+		return nil, fmt.Errorf("lower layer: %w", err)
+	}
+	defer low.Close()
+	opaque, err := c.dir(up, low, ".")
+	if err != nil {
+		return nil, err
+	}
+	if opaque {
+		return nil, errors.New("upper layer: its root is opaque: this is no layer of our mounts")
+	}
+	if err := c.children(up, low, ".", false, 0); err != nil {
+		return nil, err
+	}
+	sort.Slice(c.out, func(i, j int) bool { return c.out[i].Path < c.out[j].Path })
+	return c.out, nil
+}
+
+type comparison struct {
+	out []Change
+	buf [2][64 << 10]byte
+}
+
+func (c *comparison) add(p string, k Kind, st *unix.Stat_t) {
+	c.out = append(c.out, Change{Path: p, Kind: k, Mode: fileMode(st.Mode)})
+}
+
+// children compares all names of the directories up and low; low is nil if there
+// is nothing below.
+func (c *comparison) children(up, low *os.File, at string, opaque bool, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("%s: more than %d directories deep", at, maxDepth)
+	}
+	names, err := up.Readdirnames(-1)
+	if err != nil {
+		return fmt.Errorf("upper layer, %s: %w", at, err)
+	}
+	sort.Strings(names)
+	for _, n := range names {
+		if err := c.entry(up, low, n, path.Join(at, n), depth); err != nil {
+			return err
+		}
+	}
+	if !opaque || low == nil {
+		return nil
+	}
+	// Nothing of an opaque directory's lower side shows through.
+	have := make(map[string]bool, len(names))
+	for _, n := range names {
+		have[n] = true
+	}
+	lows, err := low.Readdirnames(-1)
+	if err != nil {
+		return fmt.Errorf("lower layer, %s: %w", at, err)
+	}
+	for _, n := range lows {
+		if have[n] {
+			continue
+		}
+		var st unix.Stat_t
+		if err := lstat(low, n, &st); err != nil {
+			return fmt.Errorf("lower layer, %s: %w", path.Join(at, n), err)
+		}
+		c.add(path.Join(at, n), Deleted, &st)
+	}
+	return nil
+}
+
+func (c *comparison) entry(up, low *os.File, name, p string, depth int) error {
+	var us, ls unix.Stat_t
+	if err := lstat(up, name, &us); err != nil {
+		return fmt.Errorf("upper layer, %s: %w", p, err)
+	}
+	below := false
+	if low != nil {
+		switch err := lstat(low, name, &ls); err {
+		case nil:
+			below = true
+		case unix.ENOENT:
+		default:
+			return fmt.Errorf("lower layer, %s: %w", p, err)
+		}
+	}
+	if isWhiteout(&us) {
+		if below { // else: made and removed again
+			c.add(p, Deleted, &ls)
+		}
+		return nil
+	}
+	if us.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return c.file(up, low, name, p, &us, &ls, below)
+	}
+	upd, err := openDir(int(up.Fd()), name)
+	if err != nil {
+		return fmt.Errorf("upper layer, %s: %w", p, err)
+	}
+	defer upd.Close()
+	var lowd *os.File
+	if below && ls.Mode&unix.S_IFMT == unix.S_IFDIR {
+		if lowd, err = openDir(int(low.Fd()), name); err != nil {
+			return fmt.Errorf("lower layer, %s: %w", p, err)
+		}
+		defer lowd.Close()
+	}
+	var opaque bool
+	switch {
+	case lowd != nil:
+		opaque, err = c.dir(upd, lowd, p)
+	case below: // a file became a directory
+		c.add(p, Modified, &us)
+		_, err = attributes(upd)
+	default:
+		c.add(p, Added, &us)
+		_, err = attributes(upd)
+	}
+	if err != nil {
+		return err
+	}
+	return c.children(upd, lowd, p, opaque, depth+1)
+}
+
+// dir compares two directories themselves and says whether the upper is opaque.
+func (c *comparison) dir(up, low *os.File, p string) (bool, error) {
+	ua, err := attributes(up)
+	if err != nil {
+		return false, fmt.Errorf("upper layer, %s: %w", p, err)
+	}
+	la, err := attributes(low)
+	if err != nil {
+		return false, fmt.Errorf("lower layer, %s: %w", p, err)
+	}
+	var us, ls unix.Stat_t
+	if err := errors.Join(unix.Fstat(int(up.Fd()), &us), unix.Fstat(int(low.Fd()), &ls)); err != nil {
+		return false, fmt.Errorf("%s: %w", p, err)
+	}
+	if p == "." {
+		// The recorder made the upper root; the kernel copies nothing onto it.
+		return ua.opaque, nil
+	}
+	switch {
+	case ua.opaque:
+		c.add(p, Replaced, &us)
+	case us.Mode != ls.Mode || us.Uid != ls.Uid || us.Gid != ls.Gid || ua.user != la.user:
+		c.add(p, Metadata, &us)
+	}
+	return ua.opaque, nil
+}
+
+// file compares what is no directory.
+func (c *comparison) file(up, low *os.File, name, p string, us, ls *unix.Stat_t, below bool) error {
+	ch := Change{Path: p, Mode: fileMode(us.Mode)}
+	same := below && us.Mode&unix.S_IFMT == ls.Mode&unix.S_IFMT
+	meta := us.Mode != ls.Mode || us.Uid != ls.Uid || us.Gid != ls.Gid
+	switch us.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		uf, err := openFile(up, name)
+		if err != nil {
+			return fmt.Errorf("upper layer, %s: %w", p, err)
+		}
+		defer uf.Close()
+		ua, err := attributes(uf)
+		if err != nil {
+			return fmt.Errorf("upper layer, %s: %w", p, err)
+		}
+		if same {
+			lf, err := openFile(low, name)
+			if err != nil {
+				return fmt.Errorf("lower layer, %s: %w", p, err)
+			}
+			defer lf.Close()
+			la, err := attributes(lf)
+			if err != nil {
+				return fmt.Errorf("lower layer, %s: %w", p, err)
+			}
+			meta = meta || us.Mtim != ls.Mtim || ua.user != la.user
+			if same = us.Size == ls.Size; same {
+				if same, err = c.equal(uf, lf); err != nil {
+					return fmt.Errorf("compare %s: %w", p, err)
+				}
+			}
+		}
+		if !same {
+			h := sha256.New()
+			if ch.Size, err = io.CopyBuffer(h, io.NewSectionReader(uf, 0, 1<<62), c.buf[0][:]); err != nil {
+				return fmt.Errorf("upper layer, %s: %w", p, err)
+			}
+			h.Sum(ch.SHA256[:0])
+		}
+	case unix.S_IFLNK:
+		t, err := readlink(up, name)
+		if err != nil {
+			return fmt.Errorf("upper layer, %s: %w", p, err)
+		}
+		if same {
+			lt, err := readlink(low, name)
+			if err != nil {
+				return fmt.Errorf("lower layer, %s: %w", p, err)
+			}
+			same = t == lt
+		}
+		if !same {
+			ch.Target = t
+		}
+	default:
+		same = same && us.Rdev == ls.Rdev
+	}
+	switch {
+	case !below:
+		ch.Kind = Added
+	case !same:
+		ch.Kind = Modified
+	case meta:
+		ch.Kind = Metadata
+	default:
+		return nil // copied up and left alone
+	}
+	c.out = append(c.out, ch)
+	return nil
+}
+
+// equal compares the contents of two files of equal size.
+func (c *comparison) equal(a, b *os.File) (bool, error) {
+	for off := int64(0); ; {
+		n, errA := a.ReadAt(c.buf[0][:], off)
+		m, errB := b.ReadAt(c.buf[1][:], off)
+		if n != m || !bytes.Equal(c.buf[0][:n], c.buf[1][:m]) {
+			return false, nil
+		}
+		if errA == io.EOF && errB == io.EOF {
+			return true, nil
+		}
+		if errA != nil && errA != io.EOF {
+			return false, errA
+		}
+		if errB != nil && errB != io.EOF {
+			return false, errB
+		}
+		off += int64(n)
+	}
+}
+
+func isWhiteout(st *unix.Stat_t) bool {
+	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0
+}
+
+// attrs are the extended attributes of a file that matter here.
+type attrs struct {
+	opaque bool
+	user   string // the program's own, in a form to compare
+}
+
+func attributes(f *os.File) (attrs, error) {
+	var a attrs
+	fd := int(f.Fd())
+	all, err := listAttributes(fd)
+	if err != nil {
+		return a, err
+	}
+	for _, n := range all {
+		key, ours := strings.CutPrefix(n, "user.overlay.")
+		if !ours {
+			key, ours = strings.CutPrefix(n, "trusted.overlay.")
+		}
+		if !ours {
+			continue
+		}
+		v, err := attribute(fd, n)
+		switch {
+		case err != nil:
+			return a, err
+		case key == "opaque":
+			a.opaque = string(v) == "y"
+		case key == "redirect" || key == "metacopy":
+			return a, fmt.Errorf("overlay attribute %s: the layer was mounted with another option than ours", n)
+		}
+	}
+	own, err := userAttributes(fd)
+	if err != nil {
+		return a, err
+	}
+	for _, n := range slices.Sorted(maps.Keys(own)) {
+		a.user += fmt.Sprintf("%d:%s%d:%s", len(n), n, len(own[n]), own[n])
+	}
+	return a, nil
+}
+
+// userAttributes are the program's own. security.* and system.* are the kernel's;
+// access control lists show in the mode.
+func userAttributes(fd int) (map[string][]byte, error) {
+	all, err := listAttributes(fd)
+	if err != nil {
+		return nil, err
+	}
+	own := map[string][]byte{}
+	for _, n := range all {
+		if strings.HasPrefix(n, "user.") && !strings.HasPrefix(n, "user.overlay.") {
+			if own[n], err = attribute(fd, n); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return own, nil
+}
+
+func listAttributes(fd int) ([]string, error) {
+	b, err := xattr(func(b []byte) (int, error) { return unix.Flistxattr(fd, b) })
+	if err == unix.EOPNOTSUPP || len(b) == 0 && err == nil {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list attributes: %w", err)
+	}
+	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00"), nil
+}
+
+func attribute(fd int, name string) ([]byte, error) {
+	b, err := xattr(func(b []byte) (int, error) { return unix.Fgetxattr(fd, name, b) })
+	if err != nil {
+		return nil, fmt.Errorf("attribute %s: %w", name, err)
+	}
+	return b, nil
+}
+
+// xattr calls get with a buffer large enough.
+func xattr(get func([]byte) (int, error)) ([]byte, error) {
+	for {
+		n, err := get(nil)
+		if err != nil || n == 0 {
+			return nil, err
+		}
+		b := make([]byte, n)
+		if n, err = get(b); err == nil {
+			return b[:n], nil
+		} else if err != unix.ERANGE {
+			return nil, err
+		}
+	}
+}
+
+func lstat(dir *os.File, name string, st *unix.Stat_t) error {
+	return unix.Fstatat(int(dir.Fd()), name, st, unix.AT_SYMLINK_NOFOLLOW)
+}
+
+func openDir(dir int, name string) (*os.File, error) {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// openFile opens a regular file. O_NONBLOCK: should it have become a FIFO.
+func openFile(dir *os.File, name string) (*os.File, error) {
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+func readlink(dir *os.File, name string) (string, error) {
+	var b [unix.PathMax]byte
+	n, err := unix.Readlinkat(int(dir.Fd()), name, b[:])
+	if err != nil {
+		return "", err
+	}
+	return string(b[:n]), nil
+}
+
+func fileMode(m uint32) fs.FileMode {
+	mode := fs.FileMode(m & 0o777)
+	for bit, fm := range map[uint32]fs.FileMode{unix.S_ISUID: fs.ModeSetuid, unix.S_ISGID: fs.ModeSetgid, unix.S_ISVTX: fs.ModeSticky} {
+		if m&bit != 0 {
+			mode |= fm
+		}
+	}
+	switch m & unix.S_IFMT {
+	case unix.S_IFDIR:
+		mode |= fs.ModeDir
+	case unix.S_IFLNK:
+		mode |= fs.ModeSymlink
+	case unix.S_IFIFO:
+		mode |= fs.ModeNamedPipe
+	case unix.S_IFSOCK:
+		mode |= fs.ModeSocket
+	case unix.S_IFCHR:
+		mode |= fs.ModeDevice | fs.ModeCharDevice
+	case unix.S_IFBLK:
+		mode |= fs.ModeDevice
+	}
+	return mode
+}
