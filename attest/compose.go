@@ -1,9 +1,125 @@
 package attest
 
-import "github.com/cleanrun-dev/cleanrun/contraband"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"sort"
 
-func Bind(set *contraband.Set, seal [32]byte, ev *Evidence) error { return nil }
-func Derive(set *contraband.Set, ev *Evidence) *Derivation        { return nil }
+	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/journal"
+)
+
+// Compose writes down what was derived: the only statement about this evidence,
+// but for the score. seal and sum are the SHA-256 of the files task.sealed and
+// evidence.cbor. The error is a *Refusal.
 func Compose(set *contraband.Set, seal [32]byte, ev *Evidence, sum [32]byte, d *Derivation, score *Score) (*Statement, error) {
-	return nil, nil
+	if err := checkScore(score, ev); err != nil {
+		return nil, err
+	}
+	start, root := ev.start, ev.Root()
+	p := Predicate{
+		Verdict: d.Verdict,
+		Reasons: listed(d.Reasons),
+		Matches: composeMatches(d.Matches),
+		Run: RunClaim{
+			Benchmark: start.Benchmark, Task: start.Task, Trial: start.Trial, Attempt: start.Attempt,
+			ID: hex.EncodeToString(start.Run[:]), Outcome: outcomeOpen,
+		},
+		Journal: JournalClaim{ev.Size(), hex.EncodeToString(root[:])},
+		Seal: SealClaim{
+			SHA256: hex.EncodeToString(seal[:]), Commitment: hex.EncodeToString(set.Commitment[:]),
+			Baseline: hex.EncodeToString(set.Baseline[:]), Profile: set.Profile, Period: set.Period,
+		},
+		Evidence: EvidenceClaim{
+			Level: LevelFull, SHA256: hex.EncodeToString(sum[:]), Tree: hex.EncodeToString(ev.trailer.Tree[:]),
+			Depth: ev.trailer.Depth, Digests: ev.trailer.Digests,
+		},
+		Scope:      ScopeClaim{Workspace: start.Workspace, Observe: start.Observe, Roots: []RootClaim{}},
+		Counts:     d.Counts,
+		Coverage:   d.Coverage,
+		NotCovered: listed(d.NotCovered),
+		Recorder:   RecorderClaim{start.Recorder, start.Backend, listed(start.Blind)},
+		Asserted:   AssertedClaim{start.Agent, start.Model},
+		Score:      score,
+	}
+	if ev.final != nil {
+		p.Run.Outcome, p.Run.ExitCode = outcomeNames[ev.final.Outcome], ev.final.Code
+	}
+	for _, r := range start.Roots {
+		p.Scope.Roots = append(p.Scope.Roots, RootClaim{r.Path, modeName(r.Mode), className(r.Class)})
+	}
+	return &Statement{
+		Type:          StatementType,
+		Subject:       []Subject{{journal.OriginPrefix + p.Run.ID, SubjectDigest{p.Journal.Root}}},
+		PredicateType: PredicateType,
+		Predicate:     p,
+	}, nil
+}
+
+// listed keeps an empty list from becoming null.
+func listed[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+const outcomeOpen = "open"
+
+var outcomeNames = map[journal.Outcome]string{
+	journal.Completed: "completed", journal.Failed: "failed", journal.Cancelled: "cancelled", journal.Abandoned: "abandoned",
+}
+
+func composeMatches(all []Match) Matches {
+	m := Matches{
+		Total:   uint64(len(all)),
+		Classes: []ClassCount{},
+		First:   listed(all[:min(len(all), MaxMatches)]),
+		SHA256:  matchListSum(all),
+	}
+	counts := map[string]uint64{}
+	for _, one := range all {
+		counts[one.Class]++
+	}
+	for class, n := range counts {
+		m.Classes = append(m.Classes, ClassCount{class, n})
+	}
+	sort.Slice(m.Classes, func(i, j int) bool { return m.Classes[i].Class < m.Classes[j].Class })
+	return m
+}
+
+// matchListSum is the SHA-256 of the JCS bytes of the list. It writes them as
+// they are hashed: a list may have as many matches as the run has rows. Class and
+// reason are of closed lists without a character that JSON escapes.
+func matchListSum(all []Match) string {
+	h := sha256.New()
+	h.Write([]byte("["))
+	var b []byte
+	for i, m := range all {
+		b = b[:0]
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = fmt.Appendf(b, `{"class":"%s","event":%d,"reason":"%s"}`, m.Class, m.Event, m.Reason)
+		h.Write(b)
+	}
+	h.Write([]byte("]"))
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// checkScore refuses a score that claims to be observed where nothing graded.
+func checkScore(s *Score, ev *Evidence) error {
+	if err := s.check(); err != nil {
+		return &Refusal{RefusedScore, err.Error(), "a well-formed score", "give it as a decimal number"}
+	}
+	if s == nil || s.Source != ScoreObserved {
+		return nil
+	}
+	for i := range ev.events {
+		if ev.events[i].phase == journal.PhaseGrade {
+			return nil
+		}
+	}
+	return &Refusal{RefusedScore, "an observed score of a journal without a grade phase", fmt.Sprintf("source %q", ScoreAsserted), "record the grading, or attest the score as asserted"}
 }

@@ -2,11 +2,9 @@ package attest
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 
 	"github.com/cleanrun-dev/cleanrun/internal/dcbor"
 	"github.com/cleanrun-dev/cleanrun/journal"
@@ -71,7 +69,8 @@ type Evidence struct {
 	trailer Trailer
 	start   *journal.Start
 	final   *journal.Final // nil if the journal is open
-	first   []byte         // bytes of row 0
+	summary journal.Summary
+	first   []byte // bytes of row 0
 	events  []event
 	entries []Entry // of the events that have one, in order
 }
@@ -95,6 +94,9 @@ func (e *Evidence) Start() *journal.Start { return e.start }
 // Final is the closing row's content, nil if the journal is open.
 func (e *Evidence) Final() *journal.Final { return e.final }
 
+// Summary is what the journal's rules counted over all rows.
+func (e *Evidence) Summary() journal.Summary { return e.summary }
+
 // Size is the number of rows, at least 1.
 func (e *Evidence) Size() uint64 { return e.header.Rows }
 
@@ -105,14 +107,14 @@ func (e *Evidence) Root() [32]byte { return e.header.Root }
 // change the entry. It panics if there is no such row.
 func (e *Evidence) Row(seq uint64) (*journal.Row, *Entry) {
 	ev := &e.events[seq]
-	row, err := parseRow(ev.row)
+	row, err := journal.ParseRow(ev.row)
 	if err != nil {
 		panic("attest: a row that was read cannot be read again: " + err.Error())
 	}
 	if ev.entry < 0 {
-		return row, nil
+		return &row, nil
 	}
-	return row, &e.entries[ev.entry]
+	return &row, &e.entries[ev.entry]
 }
 
 // Rows returns all rows with their entries, in order.
@@ -188,33 +190,20 @@ func (ev *Evidence) readHeader(seq *sequence) error {
 }
 
 func (ev *Evidence) readItems(seq *sequence) error {
-	var (
-		rows  tree
-		leaf  []byte
-		chain = newChain()
-		total uint64
-	)
+	chain := journal.NewChecker()
+	var total uint64
 	ev.events = make([]event, 0, ev.header.Rows)
 	for n := range ev.header.Rows {
 		raw, entry, err := seq.item()
 		if err != nil {
 			return shape(n, err)
 		}
-		row, err := parseRow(raw)
-		if err == nil {
-			err = chain.add(row, raw)
-		}
+		row, err := chain.Add(raw)
 		if err != nil {
 			return &EvidenceError{Rule: RuleJournal, Event: n, Cause: err}
 		}
-		leaf = append(append(leaf[:0], 0), raw...)
-		rows.push(sha256.Sum256(leaf))
-
 		if row.Start != nil {
 			ev.start, ev.first = row.Start, raw
-		}
-		if row.Final != nil {
-			ev.final = row.Final
 		}
 		e := event{row.Phase, row.Op, row.Dir, row.Origin, row.Flags, row.Object, -1, row.Size, raw}
 		if err := ev.checkEntry(n, &e, entry); err != nil {
@@ -229,10 +218,9 @@ func (ev *Evidence) readItems(seq *sequence) error {
 		}
 		ev.events = append(ev.events, e)
 	}
-	if err := chain.finish(); err != nil {
-		return &EvidenceError{Rule: RuleJournal, Cause: err}
-	}
-	if root := rows.root(); root != ev.header.Root {
+	ev.summary = chain.Summary()
+	ev.final = ev.summary.Final
+	if root := ev.summary.Head.Root; root != ev.header.Root {
 		return &EvidenceError{Rule: RuleHead, Got: fmt.Sprintf("root %x", root), Want: fmt.Sprintf("%x, as the header says", ev.header.Root)}
 	}
 	return nil
@@ -266,12 +254,10 @@ func (ev *Evidence) checkEntry(n uint64, row *event, e *Entry) error {
 	if e.Scanned == 0 && e.Declared == 0 && (len(e.Digests) > 0 || e.Same != nil) {
 		return bad(RuleCoverage, "digests of exempt content", "none")
 	}
-	// Only a stream that the task declared may skip the scan.
+	// Only a stream that the task declared may skip the scan. That a row of
+	// this origin is one, the journal's rules say.
 	if model := row.origin == journal.OriginModel; model != (e.Declared > 0) || (model && e.Declared != e.Seen) {
 		return bad(RuleDeclared, fmt.Sprintf("%d declared bytes of %d, origin %d", e.Declared, e.Seen, row.origin), "all bytes of a row from a declared model channel, else 0")
-	}
-	if row.origin == journal.OriginModel && !(row.op == journal.OpStdin && ev.declares("stdin", roleModel)) {
-		return bad(RuleDeclared, "content from a model channel that the start row does not declare", "stdin of role model in the start row")
 	}
 	if err := sortedUnique(e.Digests, DigestSize); err != nil {
 		return bad(RuleDigests, err.Error(), "16-byte digests, sorted and unique")
@@ -299,10 +285,6 @@ func (ev *Evidence) checkEntry(n uint64, row *event, e *Entry) error {
 
 // roleModel is the role of a channel whose bytes come from the model.
 const roleModel = "model"
-
-func (ev *Evidence) declares(name, role string) bool {
-	return slices.ContainsFunc(ev.start.Channels, func(c journal.Channel) bool { return c.Name == name && c.Role == role })
-}
 
 func sortedUnique(values []byte, size int) error {
 	if len(values)%size != 0 {

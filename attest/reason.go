@@ -24,7 +24,6 @@ const (
 	ReasonUnstable      = "unstable"             // content changed while it was read
 	ReasonLost          = "events-lost"          // the recorder lost events or content
 	ReasonKilled        = "killed"               // the recorder killed a process: what ran was not what was recorded
-	ReasonVoid          = "void"                 // a call was not answered though its caller may live on
 	ReasonOpen          = "journal-open"         // no final row
 	ReasonAbandoned     = "abandoned"            // the recorder gave up
 	ReasonDelta         = "unexplained-change"   // the workspace changed without a recorded write
@@ -40,7 +39,7 @@ const (
 var reasonOrder = []string{
 	ReasonCanary, ReasonObject, ReasonFragments, ReasonLines, ReasonTokens, ReasonNamed, ReasonOutOfScope,
 	ReasonTrace, ReasonAuthored, ReasonUnexplained, ReasonControls, ReasonOpaque, ReasonBounds, ReasonUnreadable,
-	ReasonUnstable, ReasonLost, ReasonKilled, ReasonVoid, ReasonOpen, ReasonAbandoned, ReasonDelta, ReasonProcesses,
+	ReasonUnstable, ReasonLost, ReasonKilled, ReasonOpen, ReasonAbandoned, ReasonDelta, ReasonProcesses,
 	ReasonNotifications, ReasonIdle, ReasonSetSmall, ReasonSetCut,
 }
 

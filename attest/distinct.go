@@ -1,0 +1,81 @@
+package attest
+
+import (
+	"cmp"
+	"encoding/binary"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cleanrun-dev/cleanrun/journal"
+)
+
+// A sighting is one digest in one row. The first of each digest goes into the
+// tree.
+type sighting struct {
+	hi, lo uint64 // the digest, big-endian
+	row    uint32
+	dir    journal.Direction
+}
+
+func (s *sighting) compare(t *sighting) int {
+	return cmp.Or(cmp.Compare(s.hi, t.hi), cmp.Compare(s.lo, t.lo), cmp.Compare(s.row, t.row))
+}
+
+// distinct returns the first sighting of each digest, sorted by digest. It deals
+// the digests out by their first byte and sorts the 256 parts on all processors:
+// run digests are hashes, so the parts are about equal.
+func (ev *Evidence) distinct() []sighting {
+	var ends [257]int
+	ev.eachDigest(func(d []byte, _ uint32, _ journal.Direction) { ends[int(d[0])+1]++ })
+	for i := 1; i < len(ends); i++ {
+		ends[i] += ends[i-1]
+	}
+	all := make([]sighting, ends[256])
+	next := ends
+	ev.eachDigest(func(d []byte, row uint32, dir journal.Direction) {
+		all[next[d[0]]] = sighting{binary.BigEndian.Uint64(d), binary.BigEndian.Uint64(d[8:]), row, dir}
+		next[d[0]]++
+	})
+
+	parts := make([][]sighting, 256)
+	var take atomic.Int32
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for i := take.Add(1) - 1; i < 256; i = take.Add(1) - 1 {
+				parts[i] = firsts(all[ends[i]:ends[i+1]])
+			}
+		})
+	}
+	wg.Wait()
+	out := all[:0]
+	for _, p := range parts {
+		out = append(out, p...)
+	}
+	return out
+}
+
+// firsts sorts and keeps the first sighting of each digest.
+func firsts(p []sighting) []sighting {
+	slices.SortFunc(p, func(a, b sighting) int { return a.compare(&b) })
+	return slices.CompactFunc(p, func(a, b sighting) bool { return a.hi == b.hi && a.lo == b.lo })
+}
+
+// eachDigest visits the digests of all rows that have some of their own. A row
+// that refers to an earlier one adds no first sighting.
+func (ev *Evidence) eachDigest(visit func(d []byte, row uint32, dir journal.Direction)) {
+	for i := range ev.events {
+		e := &ev.events[i]
+		if e.entry < 0 {
+			continue
+		}
+		digests := ev.entries[e.entry].Digests
+		for at := 0; at < len(digests); at += DigestSize {
+			visit(digests[at:at+DigestSize], uint32(i), e.dir)
+		}
+	}
+}
+
+func (ev *Evidence) checkTree() error { return nil }
