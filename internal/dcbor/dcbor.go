@@ -6,6 +6,9 @@
 // decoded and compares, so two different byte strings never decode to the same
 // value: a second spelling of a number, a key out of order, a missing or an
 // unknown field are errors.
+//
+// A nil slice or map is written as the empty one, so that "none" has one
+// spelling; null is written for nil pointers only, and refused elsewhere.
 package dcbor
 
 import (
@@ -32,7 +35,7 @@ var (
 		Sort:          cbor.SortCoreDeterministic,
 		IndefLength:   cbor.IndefLengthForbidden,
 		TagsMd:        cbor.TagsForbidden,
-		NilContainers: cbor.NilContainerAsNull,
+		NilContainers: cbor.NilContainerAsEmpty,
 	}.EncMode())
 	dec = must(cbor.DecOptions{
 		DupMapKey:         cbor.DupMapKeyEnforcedAPF,

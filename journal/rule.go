@@ -1,0 +1,53 @@
+package journal
+
+import "fmt"
+
+// A Rule is one of the closed list of checks that a journal can fail
+// (spec/journal.md, "Rules").
+type Rule string
+
+const (
+	RuleFrame    Rule = "frame"    // length prefix, bound, torn tail
+	RuleEncoding Rule = "encoding" // deterministic CBOR of the closed schema
+	RuleStart    Rule = "start"    // row 0 and what it binds
+	RuleSeq      Rule = "seq"      // 0, 1, 2, ...
+	RuleTime     Rule = "time"     // never decreasing
+	RulePhase    Rule = "phase"    // never decreasing
+	RuleProc     Rule = "proc"     // acting process, births and deaths
+	RuleOp       Rule = "op"       // keys that the operation has or lacks
+	RuleDir      Rule = "dir"      // numbering of directories
+	RuleResult   Rule = "result"   // errno
+	RuleFlags    Rule = "flags"    // flags that the operation and result allow
+	RuleContent  Rule = "content"  // direction and size
+	RuleOrigin   Rule = "origin"   // where the content comes from
+	RuleScope    Rule = "scope"    // the scope flag
+	RuleFinal    Rule = "final"    // what the closing row binds
+	RuleClosed   Rule = "closed"   // nothing after the closing row
+	RuleHead     Rule = "head"     // the head's text, or a head of other rows
+	RuleProof    Rule = "proof"    // inclusion and consistency proofs
+	RuleOpening  Rule = "opening"  // disclosure of a row
+)
+
+// A RuleError is the first rule that a journal fails, and where.
+type RuleError struct {
+	Rule Rule
+	Row  uint64 // number of the row, counted by the reader
+	Got  string
+	Want string
+
+	torn bool // the record ends with the file
+}
+
+func tornRecord(want, gotFormat string, a ...any) *RuleError {
+	err := broken(RuleFrame, want, gotFormat, a...)
+	err.torn = true
+	return err
+}
+
+func (e *RuleError) Error() string {
+	return fmt.Sprintf("journal row %d, rule %s: got %s, want %s", e.Row, e.Rule, e.Got, e.Want)
+}
+
+func broken(rule Rule, want, gotFormat string, a ...any) *RuleError {
+	return &RuleError{Rule: rule, Got: fmt.Sprintf(gotFormat, a...), Want: want}
+}
