@@ -274,6 +274,8 @@ func (c *Checker) track(r *Row) {
 		}
 	case OpWrote:
 		state |= written
+	case OpMknod:
+		state |= writable | written // it made the file, empty
 	case OpFork:
 		c.ended = append(c.ended, false)
 	case OpExit:

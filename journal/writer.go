@@ -35,7 +35,7 @@ type Config struct {
 	Start         Start // Version and the roots' order and keys are set by the Writer
 }
 
-// ErrClosed is returned by a Writer after Final or Close.
+// ErrClosed is returned by Append and Final after Final or Close.
 var ErrClosed = errors.New("the journal is closed")
 
 // A Writer appends rows. It is safe for concurrent use. It refuses a row that a
@@ -51,6 +51,7 @@ type Writer struct {
 	rows    []byte // not yet written
 	details []byte
 	raw     []byte // scratch
+	closed  bool   // by Final or Close
 	err     error
 }
 
@@ -72,49 +73,60 @@ func NewWriter(cfg Config) (*Writer, error) {
 	return w, err
 }
 
-// Append writes one row and its detail. The caller sets Phase, Proc, Op, Dir,
-// Origin, Result, Size, Object, Child of a fork, the flags but FlagOutOfScope,
-// and in the detail the resolved Path and Path2. Append sets the rest: Seq, Time,
-// Commit, Path, Path2, the scope flag; and declares new directories first. A nil
-// detail is the empty one. Bytes of the detail's texts that are not UTF-8 are
-// replaced by \xNN, since CBOR text cannot hold them; paths are hashed so.
+// Append writes one row and its detail; a nil detail is the empty one. It sets
+// Seq, Time, Commit and the scope flag. Where the caller left Path or Path2 nil
+// and the operation has one, it is made from the detail's Path or Path2, after a
+// dir row for each new directory; a caller that numbers directories itself
+// (scope.Hasher) must do so for all rows. Bytes of the detail's texts that are
+// not UTF-8 become \xNN, since CBOR text cannot hold them; paths are hashed so.
+// A final row closes the journal as Final does.
 //
-// The row is buffered: Flush before the program may see the result.
+// A row that a Checker would refuse is refused here, with nothing written. The
+// row is buffered: Flush before the program may see the result.
 func (w *Writer) Append(r *Row, d *Detail) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err != nil {
+	switch {
+	case w.err != nil:
 		return w.err
-	}
-	if r.Op == OpStart || r.Op == OpDir || r.Op == OpFinal {
-		return fmt.Errorf("got operation %d, want one of a program: start, dir and final rows are the writer's own", r.Op)
+	case w.closed:
+		return ErrClosed
+	case r.Op == OpFinal && r.Final != nil:
+		_, err := w.final(r, d)
+		return err
 	}
 	return w.append(r, d)
 }
 
 func (w *Writer) append(r *Row, d *Detail) error {
 	d = utf8Detail(d)
-	r.Path, r.Path2 = nil, nil
-	var err error
-	if int(r.Op) < len(shapes) && d != nil {
-		if s := shapes[r.Op]; s.path != never && d.Path != "" {
-			if r.Path, err = w.ref(r, d.Path); err == nil && s.path2 != never && d.Path2 != "" {
-				r.Path2, err = w.ref(r, d.Path2)
-			}
-		}
-		if err != nil {
+	if d != nil && r.Op > OpDir && int(r.Op) < len(shapes) {
+		if err := w.setPaths(r, d, shapes[r.Op]); err != nil {
 			return err
 		}
 	}
 	r.Flags &^= FlagOutOfScope
-	if w.checker.start != nil {
+	if r.Op > OpDir {
 		if out, err := w.checker.outOfScope(r); err != nil {
+			err.Row = w.checker.rows()
 			return err
 		} else if out {
 			r.Flags |= FlagOutOfScope
 		}
 	}
 	return w.put(r, d)
+}
+
+func (w *Writer) setPaths(r *Row, d *Detail, s shape) (err error) {
+	if r.Path == nil && s.path != never && d.Path != "" {
+		if r.Path, err = w.ref(r, d.Path); err != nil {
+			return err
+		}
+	}
+	if r.Path2 == nil && s.path2 != never && d.Path2 != "" {
+		r.Path2, err = w.ref(r, d.Path2)
+	}
+	return err
 }
 
 // ref returns the reference of a path and declares its directories.
@@ -246,38 +258,41 @@ func (w *Writer) checkpoint() (Head, error) {
 func (w *Writer) Final(f Final, d *Detail) (Head, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err != nil {
+	switch {
+	case w.err != nil:
 		return Head{}, w.err
+	case w.closed:
+		return Head{}, ErrClosed
 	}
-	sum := w.checker.Summary()
-	f.Counts, f.Born, f.Ended, f.Void = sum.Counts, sum.Born, sum.Ended, sum.Void
-	f.Lost = max(f.Lost, sum.Lost)
-	if err := w.append(&Row{Op: OpFinal, Phase: w.checker.last.Phase, Final: &f}, d); err != nil {
-		return Head{}, err
-	}
-	h, err := w.checkpoint()
-	if err == nil {
-		w.err = ErrClosed
-	}
-	return h, err
+	return w.final(&Row{Op: OpFinal, Phase: w.checker.last.Phase, Final: &f}, d)
 }
 
-// Close checkpoints what was written. Without Final the journal stays open for
-// its readers: its run can never be CLEAN. It does not close the files. A
+func (w *Writer) final(r *Row, d *Detail) (Head, error) {
+	f, sum := *r.Final, w.checker.Summary()
+	f.Counts, f.Born, f.Ended, f.Void = sum.Counts, sum.Born, sum.Ended, sum.Void
+	f.Lost = max(f.Lost, sum.Lost)
+	r.Final = &f
+	if err := w.append(r, d); err != nil {
+		return Head{}, err
+	}
+	w.closed = true
+	return w.checkpoint()
+}
+
+// Close checkpoints what was written. Without a final row the journal stays open
+// for its readers: its run can never be CLEAN. It does not close the files. A
 // poisoned writer returns its cause.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.err == ErrClosed {
+	switch {
+	case w.err != nil:
+		return w.err
+	case w.closed:
 		return nil
 	}
-	if w.err != nil {
-		return w.err
-	}
+	w.closed = true
 	_, err := w.checkpoint()
-	if err == nil {
-		w.err = ErrClosed
-	}
 	return err
 }
 
