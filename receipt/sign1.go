@@ -60,11 +60,11 @@ const (
 	labelTyp         int64 = 16
 )
 
-// claims are the CWT claims in the header (RFC 9943, section 6.1 demands both).
-type claims struct {
-	Iss string `cbor:"1,keyasint"`
-	Sub string `cbor:"2,keyasint"`
-}
+// CWT claims in the header (RFC 8392); RFC 9943, section 6, demands both.
+const (
+	claimIss int64 = 1
+	claimSub int64 = 2
+)
 
 // Sign1 signs payload and returns the tagged COSE_Sign1 (RFC 9052, section 4.2)
 // with iss = the key's name and sub = subject. The same input gives the same
@@ -82,7 +82,7 @@ func Sign1(kind Kind, s Signer, subject string, payload []byte) ([]byte, error) 
 				labelAlg:         int64(key.Alg()),
 				labelContentType: f.contentType,
 				labelKid:         kid[:],
-				labelClaims:      claims{Iss: key.Name(), Sub: subject},
+				labelClaims:      cose.CWTClaims{claimIss: key.Name(), claimSub: subject},
 				labelTyp:         f.typ,
 			},
 			Unprotected: cose.UnprotectedHeader{},
@@ -162,7 +162,7 @@ type sign1Frame struct {
 	_           struct{} `cbor:",toarray"`
 	Protected   []byte
 	Unprotected cbor.RawMessage
-	Payload     []byte // nil if detached
+	Payload     cbor.RawMessage // a byte string, or null if detached
 	Signature   []byte
 }
 
@@ -196,10 +196,14 @@ func parseSign1(f kindFields, data []byte) (*Unverified, *Error) {
 	if !bytes.Equal(frame.Unprotected, []byte{0xa0}) {
 		return nil, refuse(StageUnprotected, fmt.Sprintf("%x", clip(frame.Unprotected)), "a0: the empty map", "nothing outside the signature is read; attach proofs as members of the bundle")
 	}
-	if frame.Payload == nil {
+	if bytes.Equal(frame.Payload, []byte{0xf6}) {
 		return nil, refuse(StagePayload, "a detached payload (null)", "a byte string", "")
 	}
-	if len(frame.Payload) == 0 {
+	var payload []byte
+	if err := decode(frame.Payload, &payload); err != nil {
+		return nil, err
+	}
+	if len(payload) == 0 {
 		return nil, refuse(StagePayload, "an empty payload", "at least one byte", "")
 	}
 	if len(frame.Signature) != SignatureSize {
@@ -209,7 +213,7 @@ func parseSign1(f kindFields, data []byte) (*Unverified, *Error) {
 	if err != nil {
 		return nil, err
 	}
-	said.Payload = frame.Payload
+	said.Payload = payload
 	u := &Unverified{claims: said}
 	// go-cose builds the Sig_structure from the bytes that it parsed itself.
 	if err := u.msg.UnmarshalCBOR(data); err != nil {
@@ -244,39 +248,62 @@ func parseProtected(f kindFields, data []byte) (said Unauthenticated, _ *Error) 
 	}
 
 	var alg int64
-	if err := dcbor.Unmarshal(header[labelAlg], &alg); err != nil || (Alg(alg) != Ed25519 && Alg(alg) != ES256) {
-		return said, refuse(StageAlg, fmt.Sprintf("alg %x", clip(header[labelAlg])), fmt.Sprintf("%v or %v", Ed25519, ES256), "")
+	if err := field(header[labelAlg], &alg, StageAlg, "an integer"); err != nil {
+		return said, err
 	}
-	said.Alg = Alg(alg)
+	if said.Alg = Alg(alg); said.Alg != Ed25519 && said.Alg != ES256 {
+		return said, refuse(StageAlg, said.Alg.String(), fmt.Sprintf("%v or %v", Ed25519, ES256), "")
+	}
 
 	var kid []byte
-	if err := dcbor.Unmarshal(header[labelKid], &kid); err != nil || len(kid) != len(said.Kid) {
-		return said, refuse(StageKid, fmt.Sprintf("kid %x", clip(header[labelKid])), "a byte string of 32 bytes", "")
+	if err := field(header[labelKid], &kid, StageKid, "a byte string"); err != nil {
+		return said, err
+	}
+	if len(kid) != len(said.Kid) {
+		return said, refuse(StageKid, fmt.Sprintf("kid of %d bytes", len(kid)), "32 bytes, a COSE key thumbprint", "")
 	}
 	said.Kid = [32]byte(kid)
 
-	var c claims
-	if err := dcbor.Unmarshal(header[labelClaims], &c); err != nil {
-		return said, refuse(StageHeader, fmt.Sprintf("claims %x: %v", clip(header[labelClaims]), err), "{1: iss, 2: sub}, both text", "")
-	}
-	if checkName(c.Iss) != nil {
-		return said, refuse(StageIssuer, fmt.Sprintf("iss %q", c.Iss), "a key name", "")
-	}
-	if err := checkSubject(c.Sub); err != nil {
+	const wantClaims = "{1: iss, 2: sub}, both text"
+	var claims map[int64]string
+	if err := field(header[labelClaims], &claims, StageHeader, wantClaims); err != nil {
 		return said, err
 	}
-	said.Issuer, said.Subject = c.Iss, c.Sub
+	iss, ok1 := claims[claimIss]
+	sub, ok2 := claims[claimSub]
+	if !ok1 || !ok2 || len(claims) != 2 {
+		return said, refuse(StageHeader, fmt.Sprintf("claims %x", clip(header[labelClaims])), wantClaims, "")
+	}
+	if checkName(iss) != nil {
+		return said, refuse(StageIssuer, fmt.Sprintf("iss %q", clip([]byte(iss))), "a key name", "")
+	}
+	if err := checkSubject(sub); err != nil {
+		return said, err
+	}
+	said.Issuer, said.Subject = iss, sub
 
 	for _, t := range []struct {
 		label int64
 		want  string
 	}{{labelTyp, f.typ}, {labelContentType, f.contentType}} {
 		var got string
-		if err := dcbor.Unmarshal(header[t.label], &got); err != nil || got != t.want {
-			return said, refuse(StageType, fmt.Sprintf("label %d = %x (%q)", t.label, clip(header[t.label]), got), fmt.Sprintf("%q", t.want), "this is another kind of file")
+		if err := field(header[t.label], &got, StageType, "text"); err != nil {
+			return said, err
+		}
+		if got != t.want {
+			return said, refuse(StageType, fmt.Sprintf("%q in label %d", clip([]byte(got)), t.label), fmt.Sprintf("%q", t.want), "this is another kind of file")
 		}
 	}
 	return said, nil
+}
+
+// field decodes one header value, which the decoding of the map left unread.
+func field(raw []byte, v any, stage Stage, want string) *Error {
+	err := decode(raw, v)
+	if err == nil || err.Stage == StageCanonical {
+		return err
+	}
+	return refuse(stage, fmt.Sprintf("%x (%s)", clip(raw), err.Got), want, "")
 }
 
 func checkSubject(sub string) *Error {
