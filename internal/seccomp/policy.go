@@ -44,7 +44,7 @@ const allow = `
 	accept accept4 access alarm arch_prctl brk cachestat capget capset chdir clock_getres clock_gettime clock_nanosleep
 	clone close close_range copy_file_range dup dup2 dup3 epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2
 	epoll_wait eventfd eventfd2 exit exit_group faccessat faccessat2 fadvise64 fallocate fchdir fcntl fdatasync fgetxattr
-	file_getattr flistxattr flock fork fstat fstatat fstatfs fsync ftruncate futex futex_requeue futex_wait futex_waitv
+	file_getattr flistxattr flock fork fstat fstatfs fsync ftruncate futex futex_requeue futex_wait futex_waitv
 	futex_wake get_mempolicy get_robust_list getcpu getcwd getdents getdents64 getegid geteuid getgid getgroups getitimer
 	getpeername getpgid getpgrp getpid getppid getpriority getrandom getresgid getresuid getrlimit getrusage getsid
 	getsockname getsockopt gettid gettimeofday getuid getxattr getxattrat inotify_add_watch inotify_init inotify_init1
