@@ -9,9 +9,9 @@
 package canon
 
 import (
-	"golang.org/x/text/unicode/norm"
-
 	"unicode"
+
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
 )
@@ -30,6 +30,13 @@ type Emit func(class contraband.Class, s [32]byte)
 type Fingerprinter struct {
 	t *tables
 	d *contraband.Digester
+
+	// scratch
+	canon, raw  []byte
+	breaks      []int
+	ranks       []uint32
+	picks       []int
+	runs, words []uint64
 }
 
 // New returns a fingerprinter that emits lines, atoms and canary windows only

@@ -1,0 +1,215 @@
+package canon
+
+import (
+	"bytes"
+	"encoding/binary"
+	"sync/atomic"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
+)
+
+// maxSegment is the longest sequence of runes that is normalised together. It
+// bounds what a run of combining marks can make us hold.
+const maxSegment = 32
+
+// A former turns raw bytes into the canonical form, piece by piece.
+//
+// Bytes that are no part of a valid UTF-8 sequence are read as U+FFFD, which is
+// no letter: so the form of each piece of text does not depend on damage
+// elsewhere, and one stray byte does not hide a file.
+type former struct {
+	held []byte // raw bytes of an incomplete sequence or of the open segment
+	join []byte // scratch
+}
+
+// Canonical returns the canonical form of content.
+func Canonical(content []byte) []byte {
+	var f former
+	dst := make([]byte, 0, len(content))
+	dst, _ = f.form(dst, nil, content, true)
+	return dst
+}
+
+// form appends the canonical form of what p completes to dst, and the length of
+// dst at each line feed to breaks. With last, nothing is held back.
+func (f *former) form(dst []byte, breaks []int, p []byte, last bool) ([]byte, []int) {
+	if len(f.held) > 0 {
+		f.join = append(append(f.join[:0], f.held...), p...)
+		p = f.join
+	}
+	i := 0
+	for i < len(p) {
+		end := i + asciiLen(p[i:])
+		if end > i && isLetter(p[end-1]) && !f.closed(p[end:], last) {
+			end-- // the letter may compose with what follows
+		}
+		dst, breaks = ascii(dst, breaks, p[i:end])
+		if i = end; i == len(p) {
+			break
+		}
+		n, done := segment(p[i:], last)
+		if !done {
+			break
+		}
+		dst = appendSegment(dst, p[i:i+n])
+		i += n
+	}
+	f.held = append(f.held[:0], p[i:]...)
+	return dst, breaks
+}
+
+// closed tells whether rest cannot add to the segment before it.
+func (f *former) closed(rest []byte, last bool) bool {
+	if len(rest) == 0 {
+		return last
+	}
+	if !last && !utf8.FullRune(rest) {
+		return false
+	}
+	r, _ := utf8.DecodeRune(rest)
+	return lookup(r).starts
+}
+
+// segment returns the length of the first segment of p, which is not empty: a
+// rune and the runes after it that are no start of a segment, at most
+// maxSegment in all. It is not done if more bytes may belong to it.
+func segment(p []byte, last bool) (n int, done bool) {
+	for count := 0; ; count++ {
+		if n == len(p) {
+			return n, last || count == maxSegment
+		}
+		if !last && !utf8.FullRune(p[n:]) {
+			return n, count == maxSegment
+		}
+		r, size := utf8.DecodeRune(p[n:])
+		if count == maxSegment || count > 0 && lookup(r).starts {
+			return n, true
+		}
+		n += size
+	}
+}
+
+// appendSegment appends the canonical form of one segment.
+func appendSegment(dst, seg []byte) []byte {
+	r, size := utf8.DecodeRune(seg)
+	if size < len(seg) {
+		return appendForm(dst, seg)
+	}
+	pg := pageOf(r)
+	in := pg.info[r&0xff]
+	return append(dst, pg.out[in.off:int(in.off)+int(in.len)]...)
+}
+
+// appendForm is the definition: NFKC, full case folding, NFKC, letters and
+// numbers only (Unicode categories L and N).
+func appendForm(dst, seg []byte) []byte {
+	b := norm.NFKC.Bytes(bytes.ToValidUTF8(seg, []byte("\ufffd")))
+	b = norm.NFKC.Bytes(cases.Fold().Bytes(b))
+	for len(b) > 0 {
+		r, size := utf8.DecodeRune(b)
+		if unicode.IsLetter(r) || unicode.IsNumber(r) {
+			dst = append(dst, b[:size]...)
+		}
+		b = b[size:]
+	}
+	return dst
+}
+
+// A page holds the forms of 256 runes, each alone in its segment.
+type page struct {
+	info [256]runeInfo
+	out  []byte
+}
+
+type runeInfo struct {
+	off    uint16
+	len    uint8
+	starts bool // begins a segment: neither it nor its form composes with what is before
+}
+
+// pages are filled on first use: all of them take 50 ms.
+var pages [(unicode.MaxRune + 1) / 256]atomic.Pointer[page]
+
+func lookup(r rune) runeInfo { return pageOf(r).info[r&0xff] }
+
+func pageOf(r rune) *page {
+	if pg := pages[r>>8].Load(); pg != nil {
+		return pg
+	}
+	pg := new(page)
+	var buf [utf8.UTFMax]byte
+	for i := range pg.info {
+		seg := buf[:utf8.EncodeRune(buf[:], r&^0xff|rune(i))]
+		off := len(pg.out)
+		pg.out = appendForm(pg.out, seg)
+		// Some compatibility letters (U+314F and its like) do not compose
+		// themselves, but what they become does.
+		form := cases.Fold().Bytes(norm.NFKC.Bytes(seg))
+		pg.info[i] = runeInfo{
+			off:    uint16(off),
+			len:    uint8(len(pg.out) - off),
+			starts: norm.NFKC.Properties(seg).BoundaryBefore() && norm.NFKC.Properties(form).BoundaryBefore(),
+		}
+	}
+	pages[r>>8].Store(pg)
+	return pg
+}
+
+// fold maps an ASCII byte to its form, keeps says whether it has one.
+var fold, keeps = func() (fold [256]byte, keeps [256]uint8) {
+	for c := range 128 {
+		switch b := byte(c); {
+		case b >= '0' && b <= '9', b >= 'a' && b <= 'z':
+			fold[c], keeps[c] = b, 1
+		case b >= 'A' && b <= 'Z':
+			fold[c], keeps[c] = b|0x20, 1
+		}
+	}
+	return fold, keeps
+}()
+
+func isLetter(b byte) bool { return fold[b] >= 'a' }
+
+// ascii appends the form of ASCII text, line by line.
+func ascii(dst []byte, breaks []int, p []byte) ([]byte, []int) {
+	j := len(dst)
+	dst = append(dst, p...)
+	for len(p) > 0 {
+		n := bytes.IndexByte(p, '\n')
+		line := p
+		if n >= 0 {
+			line = p[:n]
+		}
+		// The byte is stored always and kept by moving on: no branch.
+		out := dst[j : j+len(line)]
+		k := 0
+		for _, c := range line {
+			out[k] = fold[c]
+			k += int(keeps[c])
+		}
+		j += k
+		if n < 0 {
+			break
+		}
+		breaks = append(breaks, j)
+		p = p[n+1:]
+	}
+	return dst[:j], breaks
+}
+
+// asciiLen is the number of bytes before the first one that is not ASCII.
+func asciiLen(p []byte) int {
+	i := 0
+	for ; i+8 <= len(p); i += 8 {
+		if binary.LittleEndian.Uint64(p[i:])&0x8080808080808080 != 0 {
+			break
+		}
+	}
+	for i < len(p) && p[i] < utf8.RuneSelf {
+		i++
+	}
+	return i
+}
