@@ -215,11 +215,11 @@ func (s *Store) has(sum Sum) (bool, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return false, fmt.Errorf("object %s is no regular file (mode %#o)", Name(sum), st.Mode)
 	}
-	s.known1(sum)
+	s.addKnown(sum)
 	return true, nil
 }
 
-func (s *Store) known1(sum Sum) {
+func (s *Store) addKnown(sum Sum) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.known) >= maxMemo {
@@ -230,15 +230,21 @@ func (s *Store) known1(sum Sum) {
 
 // create makes a temporary file in the store.
 func (s *Store) create() (int, string, error) {
-	name := "tmp-" + strconv.FormatUint(s.temp.Add(1), 10)
-	fd, err := unix.Openat(s.dir, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err == nil {
-		err = unix.Fchmod(fd, 0o600) // the umask of this thread is the program's
+	for {
+		name := "tmp-" + strconv.FormatUint(s.temp.Add(1), 10)
+		fd, err := unix.Openat(s.dir, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		if err == unix.EEXIST { // left by a store that was killed
+			continue
+		}
+		if err != nil {
+			return -1, "", fmt.Errorf("create object: %w", err)
+		}
+		if err := unix.Fchmod(fd, 0o600); err != nil { // the umask of this thread is the program's
+			unix.Close(fd)
+			return -1, "", fmt.Errorf("create object: %w", err)
+		}
+		return fd, name, nil
 	}
-	if err != nil {
-		return -1, "", fmt.Errorf("create object: %w", err)
-	}
-	return fd, name, nil
 }
 
 // settle closes tmp and gives it its name, or removes it if there was an error or
@@ -278,7 +284,7 @@ func (s *Store) publish(name string, sum Sum) error {
 	if err := unix.Renameat(s.dir, name, s.dir, final); err != nil {
 		return fmt.Errorf("name object: %w", err)
 	}
-	s.known1(sum)
+	s.addKnown(sum)
 	return nil
 }
 
