@@ -275,7 +275,9 @@ func (c *Checker) track(r *Row) {
 	case OpWrote:
 		state |= written
 	case OpMknod:
-		state |= writable | written // it made the file, empty
+		if r.Flags&FlagPseudo == 0 {
+			state |= writable | written // a new, empty file
+		}
 	case OpFork:
 		c.ended = append(c.ended, false)
 	case OpExit:
