@@ -1,0 +1,143 @@
+// Package bucket builds the prefix-bucket tree over all run digests of a
+// journal.
+//
+// The tree has 2^depth leaves; leaf i holds the entries whose digest begins with
+// the depth bits of i, so that a digest's place is forced by the digest itself
+// and one bucket shows that it is, or is not, in the tree. A leaf's hash binds
+// depth, index and all entries; above the leaves it is the tree of RFC 9162. That
+// every digest of the rows is in the tree is not shown by the tree: rebuild it.
+//
+// Memory is logarithmic in the number of entries; they must come sorted.
+package bucket
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+
+	"github.com/transparency-dev/merkle/compact"
+	"github.com/transparency-dev/merkle/rfc6962"
+)
+
+// DigestSize is the length of a run digest in bytes.
+const DigestSize = 16
+
+// MaxDepth bounds the tree: 2^40 leaves, more than any journal fills.
+const MaxDepth = 40
+
+// leafLabel follows the leaf prefix 0x00 of RFC 9162.
+const leafLabel = "\x00cleanrun/bucket/v1\x00"
+
+// An Entry is one digest, the first row that holds it, and that row's direction
+// (journal.Direction).
+type Entry struct {
+	Digest    [DigestSize]byte
+	First     uint64
+	Direction uint8
+}
+
+// Depth returns the depth for n entries: the least for which buckets hold two on
+// average.
+func Depth(n uint64) uint8 {
+	if n <= 2 {
+		return 0
+	}
+	return uint8(min(bits.Len64((n-1)/2), MaxDepth))
+}
+
+// A Builder takes n entries, sorted by digest.
+type Builder struct {
+	tree  *compact.Range
+	depth uint8
+	n     uint64 // promised
+	got   uint64
+	last  [DigestSize]byte
+	index uint64 // of the open bucket
+	leaf  []byte // its bytes so far
+	count uint32
+}
+
+// New returns a Builder for exactly n entries.
+func New(n uint64) *Builder {
+	f := compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}
+	return &Builder{tree: f.NewEmptyRange(0), depth: Depth(n), n: n}
+}
+
+// headerSize is the length of a leaf before its entries: label, depth, index,
+// count.
+const headerSize = len(leafLabel) + 1 + 8 + 4
+
+// Add takes the next entry. Digests must strictly rise.
+func (b *Builder) Add(e Entry) error {
+	if b.got == b.n {
+		return fmt.Errorf("got more than the %d entries that the tree was made for", b.n)
+	}
+	if b.got > 0 && bytes.Compare(b.last[:], e.Digest[:]) >= 0 {
+		return fmt.Errorf("got digest %x after %x, want sorted and unique digests", e.Digest, b.last)
+	}
+	index := prefix(e.Digest, b.depth)
+	for b.index < index {
+		b.closeBucket()
+	}
+	b.open()
+	b.leaf = append(b.leaf, e.Digest[:]...)
+	b.leaf = binary.BigEndian.AppendUint64(b.leaf, e.First)
+	b.leaf = append(b.leaf, e.Direction)
+	b.count++
+	b.got++
+	b.last = e.Digest
+	return nil
+}
+
+func prefix(d [DigestSize]byte, depth uint8) uint64 {
+	return binary.BigEndian.Uint64(d[:8]) >> (64 - depth) // 0 for depth 0
+}
+
+func (b *Builder) open() {
+	if len(b.leaf) == 0 {
+		b.leaf = append(append(b.leaf, leafLabel...), b.depth)
+		b.leaf = binary.BigEndian.AppendUint64(b.leaf, b.index)
+		b.leaf = append(b.leaf, 0, 0, 0, 0)
+	}
+}
+
+func (b *Builder) closeBucket() {
+	b.open()
+	binary.BigEndian.PutUint32(b.leaf[headerSize-4:], b.count)
+	hash := sha256.Sum256(b.leaf)
+	if err := b.tree.Append(hash[:], nil); err != nil {
+		panic(err) // no visitor, no limit: cannot fail
+	}
+	b.leaf, b.count = b.leaf[:0], 0
+	b.index++
+}
+
+// Root closes the tree and returns its root and depth. It fails if fewer entries
+// came than were promised. The Builder cannot be used afterwards.
+func (b *Builder) Root() (root [32]byte, depth uint8, err error) {
+	if b.got != b.n {
+		return root, 0, fmt.Errorf("got %d entries, want the %d that the tree was made for", b.got, b.n)
+	}
+	for b.index < 1<<b.depth {
+		b.closeBucket()
+	}
+	hash, err := b.tree.GetRootHash(nil)
+	if err != nil {
+		return root, 0, err
+	}
+	return [32]byte(hash), b.depth, nil
+}
+
+// Root returns root and depth of the tree over entries, which must be sorted by
+// digest and unique.
+func Root(entries []Entry) (root [32]byte, depth uint8, err error) {
+	b := New(uint64(len(entries)))
+	for _, e := range entries {
+		if err := b.Add(e); err != nil {
+			return root, 0, err
+		}
+	}
+	return b.Root()
+}
