@@ -100,6 +100,9 @@ func (e *Evidence) Summary() journal.Summary { return e.summary }
 // Size is the number of rows, at least 1.
 func (e *Evidence) Size() uint64 { return e.header.Rows }
 
+// Digests is the number of distinct digests in the entries.
+func (e *Evidence) Digests() uint64 { return e.trailer.Digests }
+
 // Root is the RFC 9162 root over the rows: with Size, the journal head.
 func (e *Evidence) Root() [32]byte { return e.header.Root }
 

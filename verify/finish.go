@@ -1,0 +1,227 @@
+package verify
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/scope"
+)
+
+// finish turns the checks into a verdict and an exit code. After a failed check
+// it says nothing that rests on the bundle's content.
+func (v *verifier) finish() *Report {
+	r := v.report
+	if v.failed {
+		r.Verdict = Invalid
+		return r
+	}
+	if v.policy == nil {
+		v.note("consistent; signer unknown: give a policy with -policy to decide")
+	}
+	if v.selfSealed() {
+		v.note("sealed by the party being judged: owner and runner have one key")
+	} else if v.policy != nil && v.owner == nil {
+		v.note("sealed by the party being judged, for all that is known: the owner is not pinned")
+	}
+	if v.derived != nil {
+		v.describe()
+	}
+	r.Verdict, r.Exit = Undecided, ExitUndecided
+	if v.runner == nil || v.owner == nil || v.selfSealed() || v.derived == nil {
+		return r
+	}
+	r.Verdict = string(v.derived.Verdict)
+	switch v.derived.Verdict {
+	case attest.Clean:
+		r.Exit = ExitClean
+	case attest.Dirty:
+		r.Exit = ExitDirty
+	}
+	return r
+}
+
+func (v *verifier) describe() {
+	r, p := v.report, &v.composed.Predicate
+	r.Derived = v.derived.Verdict
+	r.Run, r.Score, r.Counts, r.Coverage = &p.Run, p.Score, &p.Counts, &p.Coverage
+	r.Agent, r.Model = p.Asserted.Agent, p.Asserted.Model
+	r.Checked = &Checked{Level: "full, without the key", Events: p.Journal.Size, Digests: p.Evidence.Digests, Bytes: p.Coverage.Seen}
+	r.Assurance = &Assurance{Level: "L0", Detail: "self-run: nothing was logged before the run"}
+	r.CountsAs = countsAs(p.Score, v.derived.Verdict)
+	v.why()
+	v.attested()
+	v.asserted()
+	v.notCovered()
+}
+
+// countsAs applies the verdict to the score.
+func countsAs(s *attest.Score, verdict attest.Verdict) string {
+	switch {
+	case s == nil:
+		return ""
+	case verdict == attest.Clean:
+		return s.Value
+	case verdict == attest.Dirty:
+		return "0"
+	}
+	return "unscored"
+}
+
+// why lists each sealed group that decided something, and each other reason.
+func (v *verifier) why() {
+	grouped := map[string]bool{}
+	for _, f := range v.derived.Findings {
+		grouped[f.Reason] = true
+		row, _ := v.evidence.Row(f.Event)
+		v.report.Why = append(v.report.Why, Why{
+			Reason: f.Reason, Dirty: attest.ReasonDirty(f.Reason), Event: f.Event,
+			What: describeRow(row), Detail: describeFinding(f),
+		})
+	}
+	for _, reason := range v.derived.Reasons {
+		if grouped[reason.ID] {
+			continue
+		}
+		w := Why{Reason: reason.ID, Dirty: attest.ReasonDirty(reason.ID), Event: reason.Event, What: "the whole run", Detail: attest.Explain(reason)}
+		if reason.Event > 0 {
+			row, _ := v.evidence.Row(reason.Event)
+			w.What = describeRow(row)
+		}
+		v.report.Why = append(v.report.Why, w)
+	}
+}
+
+func describeFinding(f attest.Finding) string {
+	what := classWords[f.Class]
+	switch {
+	case f.Reason == attest.ReasonCanary:
+		return plural(f.Found, "canary", "canaries")
+	case f.Class == contraband.ClassRaw || f.Class == contraband.ClassCanonical:
+		if f.Found == 1 {
+			return "a whole sealed object" + wrote(f.Reason)
+		}
+		return fmt.Sprintf("%d whole sealed objects%s", f.Found, wrote(f.Reason))
+	}
+	return fmt.Sprintf("%d of at most %d %s of %s (limit %d)%s", f.Found, f.Of, what, kindWords[f.Kind], f.Limit, wrote(f.Reason))
+}
+
+func wrote(reason string) string {
+	switch reason {
+	case attest.ReasonAuthored:
+		return ", written by the run with no model channel declared"
+	case attest.ReasonUnexplained:
+		return ", written by the run and absent from the model's replies"
+	case attest.ReasonTrace:
+		return ", below the limit"
+	}
+	return ""
+}
+
+var classWords = map[contraband.Class]string{
+	contraband.ClassShingle: "fragments", contraband.ClassShingle24: "short fragments",
+	contraband.ClassLine: "lines", contraband.ClassAtom: "tokens",
+}
+
+var kindWords = map[contraband.Kind]string{
+	contraband.KindID: "the task id", contraband.KindTitle: "the title", contraband.KindSignal: "a completion signal",
+	contraband.KindCommand: "a test command", contraband.KindReference: "the sealed answers",
+	contraband.KindTest: "a hidden test", contraband.KindCanary: "a canary",
+}
+
+var opWords = map[journal.Op]string{
+	journal.OpOpen: "open file", journal.OpWrote: "write file", journal.OpExec: "execute file", journal.OpInterp: "load interpreter",
+	journal.OpArgv: "command line", journal.OpUnlink: "remove", journal.OpRename: "rename", journal.OpLink: "link",
+	journal.OpSymlink: "symlink", journal.OpMkdir: "make directory", journal.OpMknod: "make node", journal.OpTruncate: "truncate file",
+	journal.OpChmod: "change mode", journal.OpChown: "change owner", journal.OpUtime: "change times", journal.OpXattr: "change attributes",
+	journal.OpConnect: "connect", journal.OpBind: "bind", journal.OpStdin: "read stdin", journal.OpStdout: "write stdout",
+	journal.OpStderr: "write stderr", journal.OpKilled: "process killed", journal.OpLost: "event lost", journal.OpDenied: "denied call",
+}
+
+var phaseWords = map[journal.Phase]string{journal.PhaseSetup: "setup", journal.PhaseAgent: "agent", journal.PhaseGrade: "grade"}
+
+func describeRow(row *journal.Row) string {
+	what := opWords[row.Op]
+	if row.Op == journal.OpOpen && row.Dir == journal.DirIn {
+		what = "read file"
+	}
+	if what == "" {
+		what = fmt.Sprintf("operation %d", row.Op)
+	}
+	return what + ", " + phaseWords[row.Phase] + " phase"
+}
+
+func (v *verifier) attested() {
+	r := v.report
+	r.Attested = append(r.Attested, "files", "processes", "writes", "streams")
+	for _, c := range v.evidence.Summary().Counts {
+		if c.Phase == journal.PhaseGrade {
+			r.Attested = append(r.Attested, "grading")
+			break
+		}
+	}
+}
+
+func (v *verifier) asserted() {
+	r, sum := v.report, v.evidence.Summary()
+	add := func(format string, args ...any) { r.Asserted = append(r.Asserted, fmt.Sprintf(format, args...)) }
+	add("digest derivation, until the task key is revealed")
+	add("the folders that a path digest stands in, until a row is disclosed")
+	if r.Agent != "" {
+		add("agent version")
+	}
+	if r.Model != "" {
+		add("model name")
+	}
+	if r.Score != nil && r.Score.Source == attest.ScoreAsserted {
+		add("score")
+	}
+	if n := v.derived.Coverage.Baseline; n > 0 {
+		add("%s bytes as part of the sealed baseline", group(n))
+	}
+	if sum.Pseudo > 0 {
+		add("%s to have no content of their own", plural(sum.Pseudo, "device or kernel object", "devices or kernel objects"))
+	}
+	for _, root := range v.evidence.Start().Roots {
+		if root.Class == scope.Toolchain || root.Class == scope.Private {
+			add("root %s as %s", root.Path, map[scope.Class]string{scope.Toolchain: "toolchain", scope.Private: "private"}[root.Class])
+		}
+	}
+}
+
+func (v *verifier) notCovered() {
+	r := v.report
+	add := func(format string, args ...any) { r.NotCovered = append(r.NotCovered, fmt.Sprintf(format, args...)) }
+	for _, c := range v.derived.NotCovered {
+		add("%s (opaque %s channel, %s bytes)", c.Name, c.Role, group(c.Bytes))
+	}
+	if n := v.derived.Counts.Authored; n > 0 {
+		add("where %s come from that the run wrote itself", plural(n, "sealed item", "sealed items"))
+	}
+	for _, b := range v.evidence.Start().Blind {
+		add("%s (not seen by %s)", b, v.evidence.Start().Backend)
+	}
+	for _, c := range v.set.Uncovered {
+		if c.N > 0 {
+			add("%s of %s, too weak to seal", plural(uint64(c.N), "item", "items"), kindWords[c.Kind])
+		}
+	}
+}
+
+func plural(n uint64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return group(n) + " " + many
+}
+
+// group writes a number with commas between thousands.
+func group(n uint64) string {
+	s := strconv.FormatUint(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

@@ -1,0 +1,132 @@
+package verify
+
+import (
+	"time"
+
+	"github.com/cleanrun-dev/cleanrun/attest"
+)
+
+// Exit codes of cleanrun verify. Any other code is a failure.
+const (
+	ExitClean     = 0 // verified CLEAN
+	ExitInvalid   = 1 // bytes, signatures or chains are wrong
+	ExitUnusable  = 2 // not a bundle at all
+	ExitUndecided = 3 // verified INCONCLUSIVE, or cannot decide
+	ExitDirty     = 4 // verified DIRTY
+)
+
+// What the first line can say besides a verdict of package attest.
+const (
+	Invalid   = "INVALID"   // not a verdict: something is wrong
+	Undecided = "UNDECIDED" // consistent as far as checked, but not for us to decide
+)
+
+// Check ids, in the order in which they are made. The list is closed;
+// spec/statement.md says of each what it guards.
+const (
+	CheckBundle      = "bundle"             // the tar frame
+	CheckMembers     = "members"            // no member that this version cannot check
+	CheckReceipt     = "receipt"            // receipt.cose is well formed
+	CheckRunnerKey   = "runner-key"         // it names a pinned runner key
+	CheckSignature   = "signature"          // that key signed it
+	CheckEnvelope    = "envelope"           // statement.dsse.json is well formed and has the receipt's payload and key id
+	CheckEnvelopeSig = "envelope-signature" // the same key signed it
+	CheckSecond      = "second-signature"   // receipt2.cose, by another pinned key
+	CheckStatement   = "statement"          // the payload is a statement of this version
+	CheckSealed      = "sealed-set"         // task.sealed is well formed
+	CheckOwnerKey    = "owner-key"          // it names a pinned owner key
+	CheckOwnerSig    = "owner-signature"    // that key signed it
+	CheckSeal        = "seal-digest"        // the statement names this task.sealed
+	CheckEvidenceSum = "evidence-digest"    // the statement names this evidence.cbor
+	CheckEvidence    = "evidence"           // rows, head, entries, digests and tree hold together
+	CheckBinding     = "binding"            // the start row and the sealed set belong together
+	CheckSubject     = "subject"            // subject and sub name this journal's head and run
+	CheckVerdict     = "verdict"            // the stored verdict is the derived one
+	CheckFields      = "statement-fields"   // so is everything else that the statement says
+)
+
+// Status of a check.
+type Status string
+
+const (
+	OK      Status = "ok"
+	Failed  Status = "failed"
+	Skipped Status = "skipped" // the detail says why
+)
+
+// A Check is one named check. At most one fails: those after it are skipped,
+// since what they would say of wrong bytes means nothing.
+type Check struct {
+	ID     string `json:"id"`
+	Status Status `json:"status"`
+	Detail string `json:"detail,omitempty"`
+	Hint   string `json:"hint,omitempty"`
+}
+
+// A Party is who signed something. Only a pinned party is known: an unpinned
+// name is what the file says of itself.
+type Party struct {
+	Name        string `json:"name"`
+	Fingerprint string `json:"fingerprint"`
+	Pinned      bool   `json:"pinned"` // the policy pins this key, and it signed
+}
+
+// A Why is one line of reason.
+type Why struct {
+	Reason string `json:"reason"`
+	Dirty  bool   `json:"dirty"`
+	Event  uint64 `json:"event"` // 0 for the whole run
+	What   string `json:"what"`  // what the row did
+	Detail string `json:"detail"`
+}
+
+// Checked says how much was derived again.
+type Checked struct {
+	Level   string `json:"level"`
+	Events  uint64 `json:"events"`
+	Digests uint64 `json:"digests"`
+	Bytes   uint64 `json:"bytes"` // of content
+}
+
+// Assurance is derived from what is present, never read from a field.
+type Assurance struct {
+	Level  string `json:"level"`
+	Detail string `json:"detail"`
+}
+
+// A Report is what Verify found. Fields other than Checks are filled as far as
+// the checks got.
+type Report struct {
+	Verdict    string           `json:"verdict"`           // CLEAN, DIRTY, INCONCLUSIVE, INVALID or UNDECIDED
+	Exit       int              `json:"exit"`              //
+	Derived    attest.Verdict   `json:"derived,omitempty"` // from the evidence, whoever signed it
+	Notes      []string         `json:"notes"`             // why UNDECIDED, and what to know of the parties
+	CheckedAt  time.Time        `json:"checkedAt"`         // the caller's time
+	Run        *attest.RunClaim `json:"run,omitempty"`
+	Agent      string           `json:"agent"` // asserted
+	Model      string           `json:"model"` // asserted
+	Runner     *Party           `json:"runner,omitempty"`
+	Second     *Party           `json:"second,omitempty"`
+	Owner      *Party           `json:"owner,omitempty"`
+	Why        []Why            `json:"why"`
+	Score      *attest.Score    `json:"score,omitempty"`
+	CountsAs   string           `json:"countsAs,omitempty"` // what the score counts as
+	Counts     *attest.Counts   `json:"counts,omitempty"`
+	Coverage   *attest.Coverage `json:"coverage,omitempty"`
+	Checked    *Checked         `json:"checked,omitempty"`
+	Attested   []string         `json:"attested"`
+	Asserted   []string         `json:"asserted"`
+	NotCovered []string         `json:"notCovered"`
+	Assurance  *Assurance       `json:"assurance,omitempty"`
+	Checks     []Check          `json:"checks"`
+}
+
+// FailedCheck returns the check that failed, nil if none did.
+func (r *Report) FailedCheck() *Check {
+	for i := range r.Checks {
+		if r.Checks[i].Status == Failed {
+			return &r.Checks[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package verify
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/cleanrun-dev/cleanrun/attest"
+)
+
+// Text renders the report in plain text, without colour, ending with a newline.
+// file is the bundle's name for the line that says what to type next. Names in a
+// bundle may be anybody's: what cannot be printed is replaced.
+func (r *Report) Text(file string) string {
+	var b strings.Builder
+	line := func(word, format string, args ...any) {
+		fmt.Fprintf(&b, " %-10s %s\n", word, printable(fmt.Sprintf(format, args...)))
+	}
+	fmt.Fprintf(&b, "%s\n", printable(r.title()))
+	if c := r.FailedCheck(); c != nil {
+		line("failed", "%s: %s", c.ID, c.Detail)
+		if c.Hint != "" {
+			line("hint", "%s", c.Hint)
+		}
+		line("checked", "%d of %d checks passed before it", r.passed(), len(r.Checks))
+		line("meaning", "nothing in this file can be relied on")
+		return b.String()
+	}
+	for _, n := range r.Notes {
+		line("note", "%s", n)
+	}
+	line("run by", "%s", r.Runner.text("runner"))
+	if r.Second != nil {
+		line("and by", "%s", r.Second.text("runner"))
+	}
+	line("sealed by", "%s", r.Owner.text("owner"))
+	if r.Run == nil {
+		return b.String()
+	}
+	if len(r.Why) > 0 {
+		line("why", "%s", plural(uint64(len(r.Why)), "reason", "reasons"))
+	}
+	for _, w := range r.Why {
+		at := "whole run"
+		if w.Event > 0 {
+			at = fmt.Sprintf("event %d  %s", w.Event, w.What)
+		}
+		fmt.Fprintf(&b, "   %s\n", printable(fmt.Sprintf("%s  %s [%s]", at, w.Detail, w.Reason)))
+	}
+	if r.Score != nil {
+		line("score", "%s %s, counts as %s", r.Score.Source, r.Score.Value, r.CountsAs)
+	}
+	if authored := r.Counts.Authored; authored > 0 {
+		line("authored", "%s that the run wrote, nothing inbound before", plural(authored, "sealed item", "sealed items"))
+	}
+	if n := r.Counts.Generated; n > 0 {
+		line("generated", "%s that the model's replies hold", plural(n, "sealed item", "sealed items"))
+	}
+	line("checked", "%s: %s events, %s digests", r.Checked.Level, group(r.Checked.Events), group(r.Checked.Digests))
+	line("attested", "%s", strings.Join(r.Attested, ", "))
+	line("asserted", "%s", strings.Join(r.Asserted, ", "))
+	line("NOT covered", "%s", orNothing(r.NotCovered))
+	line("assurance", "%s: %s", r.Assurance.Level, r.Assurance.Detail)
+	if next := r.next(file); next != "" {
+		line("next", "%s", next)
+	}
+	return b.String()
+}
+
+// title is the first line: the verdict, and for whom.
+func (r *Report) title() string {
+	t := r.Verdict
+	if r.Verdict == Undecided && r.Derived != "" {
+		t += ", would be " + string(r.Derived)
+	}
+	if r.Run != nil {
+		t += fmt.Sprintf("  %s/%s  trial %d, attempt %d", r.Run.Benchmark, r.Run.Task, r.Run.Trial, r.Run.Attempt)
+	}
+	if r.Agent != "" {
+		t += "  agent " + r.Agent
+	}
+	return t
+}
+
+func (r *Report) passed() (n int) {
+	for _, c := range r.Checks {
+		if c.Status == OK {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *Party) text(role string) string {
+	if p == nil {
+		return "unknown"
+	}
+	if p.Pinned {
+		return fmt.Sprintf("%s   (pinned %s)", p.Name, role)
+	}
+	return fmt.Sprintf("unknown, calls itself %q   (not pinned, key %s)", p.Name, p.Fingerprint)
+}
+
+func orNothing(list []string) string {
+	if len(list) == 0 {
+		return "nothing known"
+	}
+	return strings.Join(list, ", ")
+}
+
+func (r *Report) next(file string) string {
+	for _, w := range r.Why {
+		if w.Event > 0 {
+			return fmt.Sprintf("cleanrun explain %s %d", file, w.Event)
+		}
+	}
+	for _, w := range r.Why {
+		return attest.Advice(w.Reason)
+	}
+	return ""
+}
+
+// printable replaces what a terminal could act on.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, s)
+}
