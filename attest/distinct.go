@@ -3,11 +3,13 @@ package attest
 import (
 	"cmp"
 	"encoding/binary"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 
+	"github.com/cleanrun-dev/cleanrun/internal/bucket"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
 
@@ -78,4 +80,29 @@ func (ev *Evidence) eachDigest(visit func(d []byte, row uint32, dir journal.Dire
 	}
 }
 
-func (ev *Evidence) checkTree() error { return nil }
+// checkTree builds the prefix-bucket tree again. A tree that leaves out a digest
+// of a row, dates it later or turns its direction has another root.
+func (ev *Evidence) checkTree() error {
+	t := &ev.trailer
+	all := ev.distinct()
+	if n := uint64(len(all)); t.Digests != n || t.Depth != bucket.Depth(n) {
+		return &EvidenceError{Rule: RuleTree, Got: fmt.Sprintf("%d digests, depth %d", t.Digests, t.Depth), Want: fmt.Sprintf("%d, depth %d, as in the entries", n, bucket.Depth(n))}
+	}
+	b := bucket.New(uint64(len(all)))
+	for i := range all {
+		e := bucket.Entry{First: uint64(all[i].row), Direction: uint8(all[i].dir)}
+		binary.BigEndian.PutUint64(e.Digest[:], all[i].hi)
+		binary.BigEndian.PutUint64(e.Digest[8:], all[i].lo)
+		if err := b.Add(e); err != nil {
+			return &EvidenceError{Rule: RuleTree, Cause: err}
+		}
+	}
+	root, _, err := b.Root()
+	if err != nil {
+		return &EvidenceError{Rule: RuleTree, Cause: err}
+	}
+	if root != t.Tree {
+		return &EvidenceError{Rule: RuleTree, Got: fmt.Sprintf("root %x", t.Tree), Want: fmt.Sprintf("%x, of the entries' digests", root)}
+	}
+	return nil
+}

@@ -43,7 +43,7 @@ type EvidenceError struct {
 	Event uint64 // row concerned, 0 for the pack
 	Got   string
 	Want  string
-	Cause error // of RuleShape and RuleJournal
+	Cause error // instead of Got and Want, where another package found it
 }
 
 func (e *EvidenceError) Error() string {
@@ -157,10 +157,12 @@ func ReadEvidence(pack []byte) (*Evidence, error) {
 		return nil, shape(0, err)
 	}
 	ev.trailer = t
+	tree := make(chan error, 1)
+	go func() { tree <- ev.checkTree() }()
 	if err := ev.checkDigests(); err != nil {
 		return nil, err
 	}
-	if err := ev.checkTree(); err != nil {
+	if err := <-tree; err != nil {
 		return nil, err
 	}
 	if err := sortedUnique(t.Controls, 32); err != nil {
