@@ -159,11 +159,11 @@ func ReadEvidence(pack []byte) (*Evidence, error) {
 	ev.trailer = t
 	tree := make(chan error, 1)
 	go func() { tree <- ev.checkTree() }()
-	if err := ev.checkDigests(); err != nil {
-		return nil, err
-	}
-	if err := <-tree; err != nil {
-		return nil, err
+	errRoots, errTree := ev.checkDigests(), <-tree
+	for _, err := range []error{errRoots, errTree} {
+		if err != nil {
+			return nil, err
+		}
 	}
 	if err := sortedUnique(t.Controls, 32); err != nil {
 		return nil, &EvidenceError{Rule: RuleControls, Got: err.Error(), Want: "32-byte values, sorted and unique"}

@@ -1,5 +1,9 @@
 package attest
 
+import (
+	"fmt"
+)
+
 // Verdict of a run.
 type Verdict string
 
@@ -24,3 +28,108 @@ type Match struct {
 	Class  string `json:"class"`
 	Reason string `json:"reason"`
 }
+
+// Reason ids that make a run DIRTY. spec/statement.md says of each what the
+// user should do next.
+const (
+	ReasonCanary     = "canary"       // a canary, anywhere
+	ReasonObject     = "whole-object" // a whole sealed object came in
+	ReasonFragments  = "fragments"    // shingles of one source came in, at or above its limit
+	ReasonLines      = "lines"        // whole lines of one source came in, at or above its limit
+	ReasonTokens     = "tokens"       // generated tokens came in, at or above the limit
+	ReasonNamed      = "task-named"   // the task's id, title, signal or test command came in from the network
+	ReasonOutOfScope = "out-of-scope" // an access outside the allowed roots and grants
+)
+
+// Reason ids that make a run INCONCLUSIVE if nothing makes it DIRTY.
+const (
+	ReasonTrace         = "trace"                // sealed items came in, but fewer than the limit
+	ReasonAuthored      = "authored"             // the run wrote sealed content and no channel is declared that it can be from
+	ReasonUnexplained   = "authored-unexplained" // the earlier replies of the model hold less than half of it
+	ReasonControls      = "controls-missing"     // a challenged control was not opened or not seen
+	ReasonOpaque        = "opaque"               // content that no view could read
+	ReasonBounds        = "view-bound"           // a limit cut the scan of some content short
+	ReasonUnreadable    = "unreadable"           // the recorder could not read some content
+	ReasonUnstable      = "unstable"             // content changed while it was read
+	ReasonLost          = "events-lost"          // the recorder lost events or content
+	ReasonKilled        = "killed"               // the recorder killed a process: what ran was not what was recorded
+	ReasonOpen          = "journal-open"         // no final row
+	ReasonAbandoned     = "abandoned"            // the recorder gave up
+	ReasonDelta         = "unexplained-change"   // the workspace changed without a recorded write
+	ReasonProcesses     = "processes-left"       // processes started and ended differ
+	ReasonNotifications = "notifications-left"   // notifications received and answered differ
+	ReasonIdle          = "no-activity"          // the agent phase exposed nothing
+	ReasonSetSmall      = "set-too-small"        // the sealed set holds too little to be found
+	ReasonSetCut        = "set-subtracted"       // the baseline took more than half of the novel part
+)
+
+// reasonOrder is the closed list, DIRTY first. Reasons of a verdict are listed in
+// this order.
+var reasonOrder = []string{
+	ReasonCanary, ReasonObject, ReasonFragments, ReasonLines, ReasonTokens, ReasonNamed, ReasonOutOfScope,
+	ReasonTrace, ReasonAuthored, ReasonUnexplained, ReasonControls, ReasonOpaque, ReasonBounds, ReasonUnreadable,
+	ReasonUnstable, ReasonLost, ReasonKilled, ReasonOpen, ReasonAbandoned, ReasonDelta, ReasonProcesses,
+	ReasonNotifications, ReasonIdle, ReasonSetSmall, ReasonSetCut,
+}
+
+// dirtyReasons is how many of reasonOrder make a run DIRTY.
+const dirtyReasons = 7
+
+// ReasonDirty tells whether a reason id makes a run DIRTY.
+func ReasonDirty(id string) bool { return rank(id) < dirtyReasons }
+
+// rank is the place of id in the closed list, len(reasonOrder) if it is not there.
+func rank(id string) int {
+	for i, r := range reasonOrder {
+		if r == id {
+			return i
+		}
+	}
+	return len(reasonOrder)
+}
+
+// meanings of the reason ids: what it says, with the count, and what the user
+// should do next. A test holds them to the closed list, and spec/statement.md to
+// both.
+var meanings = map[string]struct{ says, next string }{
+	ReasonCanary:        {"%d canary items in the run", "find with cleanrun explain how the ground truth got there"},
+	ReasonObject:        {"%d whole sealed objects came in", "find with cleanrun explain who opened them"},
+	ReasonFragments:     {"%d sealed fragments came in", "find with cleanrun explain who opened what holds them"},
+	ReasonLines:         {"%d sealed lines came in", "find with cleanrun explain who opened what holds them"},
+	ReasonTokens:        {"%d sealed tokens came in", "find with cleanrun explain who opened what holds them"},
+	ReasonNamed:         {"%d items that name the task came in from the network", "find with cleanrun explain what was fetched"},
+	ReasonOutOfScope:    {"%d accesses outside the allowed roots and grants", "find with cleanrun explain who made them; grant the path in task.yaml if it is legitimate"},
+	ReasonTrace:         {"%d sealed items came in, below the limit", "look with cleanrun explain whether it is a shared excerpt or a leak"},
+	ReasonAuthored:      {"%d sealed items were written by the run itself, and no model channel is declared", "declare the channel that the model speaks on in task.yaml, seal and run again"},
+	ReasonUnexplained:   {"%d sealed items were written by the run itself and stand in no earlier reply of the model", "look with cleanrun explain which program wrote them"},
+	ReasonControls:      {"%d challenged control fragments were not shown", "attest with the task key and profile of this set"},
+	ReasonOpaque:        {"%d rows with content that no view can read", "keep encrypted and unknown formats out of the run, or declare the channel"},
+	ReasonBounds:        {"%d rows with content that was not scanned to its end", "keep deeply nested, huge or broken archives out of the run"},
+	ReasonUnreadable:    {"%d rows with content that the recorder could not read", "make the files readable for the user who records"},
+	ReasonUnstable:      {"%d rows whose content changed while it was read", "run again with nothing else writing to the workspace"},
+	ReasonLost:          {"%d events or contents were lost", "run again with more disk and memory"},
+	ReasonKilled:        {"%d processes were killed because the executed file was not the recorded one", "run again; if it repeats, look who replaces programs while they start"},
+	ReasonOpen:          {"the journal has no final row", "run again: the recorder was killed or its disk was full"},
+	ReasonAbandoned:     {"the recorder gave up", "read the reason with cleanrun inspect and run again"},
+	ReasonDelta:         {"%d paths changed without a recorded write", "run again; if it repeats, something writes to the workspace from outside"},
+	ReasonProcesses:     {"%d more processes started than ended, or the reverse", "run again and let background processes end"},
+	ReasonNotifications: {"notifications received and answered differ", "run again"},
+	ReasonIdle:          {"the agent phase exposed nothing", "check that the agent was started at all"},
+	ReasonSetSmall:      {"the sealed set holds too little to be found", "ask the benchmark's owner to seal reference files or tests"},
+	ReasonSetCut:        {"the baseline took more than half of the novel part", "ask the benchmark's owner to take the answer out of the workspace"},
+}
+
+// Explain says in words what a reason is.
+func Explain(r Reason) string {
+	says := meanings[r.ID].says
+	switch r.ID {
+	case ReasonOpen, ReasonAbandoned, ReasonNotifications, ReasonIdle, ReasonSetSmall, ReasonSetCut:
+		return says
+	case "":
+		return ""
+	}
+	return fmt.Sprintf(says, r.Count)
+}
+
+// Advice says what the user should do next about a reason.
+func Advice(id string) string { return meanings[id].next }

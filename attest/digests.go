@@ -2,8 +2,10 @@ package attest
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"runtime"
 	"slices"
 	"sync"
@@ -12,6 +14,110 @@ import (
 	"github.com/cleanrun-dev/cleanrun/internal/bucket"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
+
+// DigestSize is the length of a run digest d (contraband.RunDigest).
+const DigestSize = 16
+
+// DigestRoot is the Merkle root over the 16-byte digests that are concatenated
+// in digests, hashed as RFC 9162, section 2.1.1 does: a leaf is
+// SHA-256(0x00 || d), a node SHA-256(0x01 || left || right), and the root of no
+// digest is SHA-256 of the empty string. The order is the caller's; an Entry's
+// digests are sorted and unique. It panics if the length is no multiple of 16.
+func DigestRoot(digests []byte) [32]byte {
+	if len(digests)%DigestSize != 0 {
+		panic("attest: DigestRoot: length is no multiple of 16")
+	}
+	var t tree
+	var leaf [1 + DigestSize]byte
+	for i := 0; i < len(digests); i += DigestSize {
+		copy(leaf[1:], digests[i:i+DigestSize])
+		t.push(sha256.Sum256(leaf[:]))
+	}
+	return t.root()
+}
+
+// A tree computes an RFC 9162 root from leaf hashes in order. It holds one hash
+// for each complete subtree, so a million leaves take 20 hashes of memory.
+type tree struct {
+	size  uint64
+	stack [64][32]byte // complete subtrees, left to right, sizes falling
+	depth int
+}
+
+func (t *tree) push(leaf [32]byte) {
+	t.stack[t.depth] = leaf
+	t.depth++
+	t.size++
+	// Each trailing zero bit of the size is one subtree that is now complete.
+	for range bits.TrailingZeros64(t.size) {
+		t.fold()
+	}
+}
+
+func (t *tree) fold() {
+	var node [65]byte
+	node[0] = 1
+	t.depth--
+	copy(node[1:], t.stack[t.depth-1][:])
+	copy(node[33:], t.stack[t.depth][:])
+	t.stack[t.depth-1] = sha256.Sum256(node[:])
+}
+
+// root may be called once.
+func (t *tree) root() [32]byte {
+	if t.size == 0 {
+		return sha256.Sum256(nil)
+	}
+	for t.depth > 1 {
+		t.fold()
+	}
+	return t.stack[0]
+}
+
+// checkDigests compares each entry's root with its digests, on all processors.
+// The error is that of the first event that is wrong, however the work fell.
+func (ev *Evidence) checkDigests() error {
+	workers := runtime.GOMAXPROCS(0)
+	first := make([]int, workers) // entry that a worker found wrong, or none
+	none := len(ev.entries)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			first[w] = none
+			for i := w; i < none; i += workers {
+				e := &ev.entries[i]
+				if e.Same == nil && DigestRoot(e.Digests) != e.Root {
+					first[w] = i
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	wrong := none
+	for _, i := range first {
+		wrong = min(wrong, i)
+	}
+	if wrong == none {
+		return nil
+	}
+	e := &ev.entries[wrong]
+	return &EvidenceError{
+		Rule: RuleRoot, Event: ev.eventOf(wrong),
+		Got:  fmt.Sprintf("root %x", e.Root),
+		Want: fmt.Sprintf("%x, of its %d digests", DigestRoot(e.Digests), len(e.Digests)/DigestSize),
+	}
+}
+
+// eventOf finds the row of an entry.
+func (ev *Evidence) eventOf(entry int) uint64 {
+	for i := range ev.events {
+		if ev.events[i].entry == int32(entry) {
+			return uint64(i)
+		}
+	}
+	return 0
+}
 
 // A sighting is one digest in one row. The first of each digest goes into the
 // tree.
