@@ -1,0 +1,4 @@
+package receipt
+
+// PAE for the comparison with go-securesystemslib.
+var PAE = pae
