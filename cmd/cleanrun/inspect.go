@@ -1,0 +1,241 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cleanrun-dev/cleanrun/internal/cli"
+	"github.com/cleanrun-dev/cleanrun/journal"
+)
+
+var inspectEvents bool
+
+var inspectCommand = &cli.Command{
+	Name:  "inspect",
+	Args:  "RUNDIR|out.cleanrun",
+	Short: "show what a run folder or a bundle holds, without verifying it",
+	Long: `Counts the recorded events by kind. With -events also lists them, one line each: number, seconds since the start, process,
+operation, result, bytes, and the path where it is known (only in a run folder; a bundle shows no paths).
+
+Nothing here is verified: a bundle may say anything. Use cleanrun verify for that.`,
+	JSON:  true,
+	Flags: func(f *cli.Flags) { f.Bool(&inspectEvents, "events", "list the events too") },
+	Run: func(e *cli.Env, args []string) error {
+		path, err := oneArg(args, "the run folder or bundle")
+		if err != nil {
+			return err
+		}
+		ev, err := readEvents(path)
+		if err != nil {
+			return err
+		}
+		if e.JSON {
+			return e.PrintJSON(inspection(ev, inspectEvents))
+		}
+		var b strings.Builder
+		inspectText(&b, ev, inspectEvents)
+		fmt.Fprint(e.Stdout, b.String())
+		return nil
+	},
+}
+
+type kindCount struct {
+	Phase string `json:"phase"`
+	Op    string `json:"op"`
+	N     uint64 `json:"n"`
+}
+
+type inspected struct {
+	Verified  bool        `json:"verified"` // always false: inspect verifies nothing
+	Rows      uint64      `json:"rows"`
+	Root      string      `json:"root"`
+	Run       string      `json:"run"`
+	Benchmark string      `json:"benchmark,omitempty"`
+	Task      string      `json:"task,omitempty"`
+	Trial     uint32      `json:"trial,omitempty"`
+	Attempt   uint32      `json:"attempt,omitempty"`
+	Workspace string      `json:"workspace"`
+	Observe   bool        `json:"observe"`
+	Recorder  string      `json:"recorder"`
+	Backend   string      `json:"backend"`
+	Blind     []string    `json:"blind"`
+	Closed    bool        `json:"closed"`
+	Torn      string      `json:"torn,omitempty"`
+	Outcome   string      `json:"outcome,omitempty"`
+	Code      *uint32     `json:"code,omitempty"`
+	OutOf     uint64      `json:"out_of_scope"`
+	Bytes     uint64      `json:"bytes"`
+	Processes uint64      `json:"processes"`
+	Lost      uint64      `json:"lost"`
+	Kinds     []kindCount `json:"kinds"`
+	Events    []eventJSON `json:"events,omitempty"`
+}
+
+type eventJSON struct {
+	Event      uint64   `json:"event"`
+	Nanos      uint64   `json:"ns"`
+	Phase      string   `json:"phase"`
+	Process    uint32   `json:"process"`
+	Op         string   `json:"op"`
+	How        string   `json:"how,omitempty"`
+	Origin     string   `json:"origin,omitempty"`
+	Errno      int32    `json:"errno"`
+	Bytes      uint64   `json:"bytes"`
+	Object     uint32   `json:"object,omitempty"`
+	OutOfScope bool     `json:"out_of_scope,omitempty"`
+	Path       string   `json:"path,omitempty"`
+	Path2      string   `json:"path2,omitempty"`
+	Argv       []string `json:"argv,omitempty"`
+	Note       string   `json:"note,omitempty"`
+}
+
+func inspection(ev *events, list bool) inspected {
+	s := &ev.summary
+	st := s.Start
+	out := inspected{
+		Rows: uint64(len(ev.rows)), Root: fmt.Sprintf("%x", s.Head.Root), Run: fmt.Sprintf("%x", st.Run),
+		Benchmark: st.Benchmark, Task: st.Task, Trial: st.Trial, Attempt: st.Attempt, Workspace: st.Workspace, Observe: st.Observe,
+		Recorder: st.Recorder, Backend: st.Backend, Blind: st.Blind, Closed: s.Closed(), OutOf: s.OutOfScope, Bytes: s.Bytes,
+		Processes: s.Born, Lost: s.Lost, Kinds: []kindCount{},
+	}
+	if ev.torn != nil {
+		out.Torn = ev.torn.Error()
+	}
+	if s.Final != nil {
+		out.Outcome, out.Code = s.Final.Outcome.String(), &s.Final.Code
+	}
+	for _, c := range s.Counts {
+		out.Kinds = append(out.Kinds, kindCount{c.Phase.String(), c.Op.String(), c.N})
+	}
+	if list {
+		for i := range ev.rows {
+			out.Events = append(out.Events, eventOf(ev, uint64(i)))
+		}
+	}
+	return out
+}
+
+func eventOf(ev *events, seq uint64) eventJSON {
+	r := &ev.rows[seq]
+	out := eventJSON{Event: r.Seq, Nanos: r.Time, Phase: r.Phase.String(), Process: r.Proc, Op: r.Op.String(), How: how(r),
+		Origin: r.Origin.String(), Errno: r.Result, Bytes: r.Size, Object: r.Object, OutOfScope: r.Flags&journal.FlagOutOfScope != 0}
+	if d := ev.detail(seq); d != nil {
+		out.Path, out.Path2, out.Argv, out.Note = d.Path, d.Path2, d.Argv, d.Note
+		if out.Path == "" {
+			out.Path = d.Address
+		}
+		if out.Note == "" && r.Op == journal.OpDenied {
+			out.Note = d.Syscall
+		}
+	}
+	return out
+}
+
+// how says how an open was meant.
+func how(r *journal.Row) string {
+	var s []string
+	for _, f := range []struct {
+		flag journal.Flags
+		name string
+	}{{journal.FlagRead, "read"}, {journal.FlagWrite, "write"}, {journal.FlagCreate, "create"}, {journal.FlagTrunc, "truncate"},
+		{journal.FlagDirectory, "folder"}, {journal.FlagPath, "path only"}, {journal.FlagHidden, "hidden"}, {journal.FlagControl, "control"},
+		{journal.FlagLive, "still written"}, {journal.FlagUnreadable, "unreadable"}, {journal.FlagUnstable, "changed meanwhile"}} {
+		if r.Flags&f.flag != 0 {
+			s = append(s, f.name)
+		}
+	}
+	return strings.Join(s, " ")
+}
+
+func inspectText(b *strings.Builder, ev *events, list bool) {
+	s := inspection(ev, false)
+	fmt.Fprintf(b, "%s: nothing here is verified\n", ev.path)
+	if s.Task != "" {
+		fmt.Fprintf(b, " task       %s/%s  trial %d  attempt %d\n", s.Benchmark, s.Task, s.Trial, s.Attempt)
+	}
+	fmt.Fprintf(b, " run        %s\n workspace  %s\n recorder   %s, %s\n", s.Run, s.Workspace, s.Recorder, s.Backend)
+	switch {
+	case s.Closed:
+		fmt.Fprintf(b, " outcome    %s, code %d\n", s.Outcome, *s.Code)
+	case s.Torn != "":
+		fmt.Fprintf(b, " outcome    none: the journal is open and breaks off (%s)\n", s.Torn)
+	default:
+		fmt.Fprint(b, " outcome    none: the journal is open\n")
+	}
+	fmt.Fprintf(b, " events     %d in %s, %d processes, %d bytes of content\n", s.Rows, seconds(ev.summary.Duration), s.Processes, s.Bytes)
+	if s.OutOf > 0 {
+		fmt.Fprintf(b, " OUT OF SCOPE  %d events\n", s.OutOf)
+	}
+	for _, k := range s.Kinds {
+		fmt.Fprintf(b, "   %-6s %-9s %d\n", k.Phase, k.Op, k.N)
+	}
+	if !list {
+		return
+	}
+	for i := range ev.rows {
+		fmt.Fprintln(b, eventLine(ev, uint64(i)))
+	}
+}
+
+func seconds(ns uint64) string {
+	return time.Duration(ns).Round(time.Millisecond).String()
+}
+
+// eventLine is one event in a list.
+func eventLine(ev *events, seq uint64) string {
+	e := eventOf(ev, seq)
+	what := e.Op
+	if e.How != "" {
+		what += " (" + e.How + ")"
+	}
+	line := fmt.Sprintf("%7d %9.4f  p%-4d %s", e.Event, float64(e.Nanos)/1e9, e.Process, what)
+	if r := &ev.rows[seq]; r.Op == journal.OpFork || r.Op == journal.OpDir {
+		line += fmt.Sprintf(" #%d", r.Child)
+	}
+	if e.Path != "" {
+		line += " " + quotePath(e.Path)
+	}
+	if e.Path2 != "" {
+		line += " -> " + quotePath(e.Path2)
+	}
+	if len(e.Argv) > 0 {
+		line += fmt.Sprintf(" %q", e.Argv)
+	}
+	if e.Bytes > 0 {
+		line += fmt.Sprintf("  %d bytes", e.Bytes)
+	}
+	if e.Errno != 0 {
+		line += "  " + errnoName(e.Errno)
+	}
+	if e.Note != "" {
+		line += "  " + e.Note
+	}
+	if e.OutOfScope {
+		line += "  OUT OF SCOPE"
+	}
+	return line
+}
+
+// quotePath keeps control characters of a recorded name off the terminal.
+func quotePath(p string) string {
+	for _, r := range p {
+		if r < ' ' || r == 0x7f || r == 0xfffd || (r >= 0x80 && r < 0xa0) {
+			return fmt.Sprintf("%q", p)
+		}
+	}
+	return p
+}
+
+// errnoName names the errors of x86-64 Linux that an event can carry: a bundle
+// is read on other systems too, whose numbers differ.
+func errnoName(n int32) string {
+	names := map[int32]string{1: "EPERM", 2: "ENOENT", 4: "EINTR", 5: "EIO", 6: "ENXIO", 9: "EBADF", 11: "EAGAIN", 12: "ENOMEM", 13: "EACCES",
+		14: "EFAULT", 16: "EBUSY", 17: "EEXIST", 18: "EXDEV", 19: "ENODEV", 20: "ENOTDIR", 21: "EISDIR", 22: "EINVAL", 23: "ENFILE", 24: "EMFILE",
+		26: "ETXTBSY", 27: "EFBIG", 28: "ENOSPC", 30: "EROFS", 31: "EMLINK", 36: "ENAMETOOLONG", 38: "ENOSYS", 39: "ENOTEMPTY", 40: "ELOOP",
+		61: "ENODATA", 75: "EOVERFLOW", 95: "EOPNOTSUPP", 97: "EAFNOSUPPORT", 101: "ENETUNREACH", 111: "ECONNREFUSED"}
+	if s, ok := names[n]; ok {
+		return s
+	}
+	return fmt.Sprintf("errno %d", n)
+}

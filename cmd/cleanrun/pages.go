@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+
+	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/internal/cli"
+	"github.com/cleanrun-dev/cleanrun/internal/durable"
+	"github.com/cleanrun-dev/cleanrun/journal"
+)
+
+type formatVersions struct {
+	Version  string `json:"version"`
+	Journal  string `json:"journal"`
+	Sealed   string `json:"sealed_set"`
+	Evidence string `json:"evidence"`
+	Profile  string `json:"profile"`
+}
+
+func formats() formatVersions {
+	return formatVersions{version(), journal.Version, contraband.Version, attest.EvidenceVersion, contraband.Profile}
+}
+
+var completionCommand = &cli.Command{
+	Name:  "completion",
+	Args:  "bash|zsh|fish",
+	Short: "print a completion script for a shell",
+	Long: `Prints a completion script. For bash:
+
+  cleanrun completion bash > /etc/bash_completion.d/cleanrun`,
+	Run: func(e *cli.Env, args []string) error {
+		shell, err := oneArg(args, "the shell (bash, zsh or fish)")
+		if err != nil {
+			return err
+		}
+		return table.Completion(e.Stdout, shell)
+	},
+}
+
+var manDir string
+
+var manCommand = &cli.Command{
+	Name:  "man",
+	Short: "write the man pages into a folder",
+	Long: `Writes one man page a command, cleanrun-COMMAND.1, into a folder that exists.
+
+  cleanrun man -o /usr/local/share/man/man1`,
+	Flags: func(f *cli.Flags) { f.Required(&manDir, "o", "`dir` to write into") },
+	Run: func(e *cli.Env, args []string) error {
+		if err := noArgs(args); err != nil {
+			return err
+		}
+		if _, err := os.Stat(manDir); err != nil {
+			return err
+		}
+		for _, c := range table.Commands {
+			var b bytes.Buffer
+			table.Man(&b, c, version())
+			if err := durable.WriteFile(filepath.Join(manDir, "cleanrun-"+c.Name+".1"), b.Bytes(), 0o644); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+}

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/internal/cli"
+	"github.com/cleanrun-dev/cleanrun/internal/durable"
+	"github.com/cleanrun-dev/cleanrun/internal/manifest"
+	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/sandbox"
+	"github.com/cleanrun-dev/cleanrun/scope"
+	"github.com/cleanrun-dev/cleanrun/seal"
+)
+
+// runOptions is what run and quickstart pass to doRun.
+type runOptions struct {
+	task, sealed, workspace, prompt, out string
+	agent, model                         string
+	trial, attempt                       uint32
+	observe                              bool
+	command                              []string
+	stdin                                io.Reader
+	stdout, stderr                       io.Writer
+}
+
+var runFlags = runOptions{trial: 1, attempt: 1}
+
+var runCommand = &cli.Command{
+	Name:   "run",
+	Short:  "run a command in the sandbox and record what it touches",
+	Dashed: true,
+	JSON:   true,
+	Fail:   cli.ExitRunner,
+	Long: `Runs CMD in the sandbox. It sees the system read-only, its workspace at the same path over an overlay (outside, the
+workspace stays unchanged), and an empty HOME and /tmp of its own. There is no network but loopback.
+
+With -sealed the run is one attempt at a sealed task and can be attested: workspace (by default the current folder) and -prompt must be
+those that were sealed. With -task, workspace and prompt are found through task.yaml. Without either, CMD is recorded with the current
+folder as workspace, to look at (cleanrun inspect), not to attest.
+
+With -observe the whole host is visible read-only, and what is out of scope is recorded instead of hidden.
+
+RUNDIR gets the journal, the private details and every content that was opened. Keep it private. By default it is a new folder for
+temporary files, whose name is printed at the end.
+
+The exit code is CMD's, 128+n if signal n ended it; 125 if the run failed by itself.`,
+	Flags: func(f *cli.Flags) {
+		v := &runFlags
+		f.String(&v.task, "task", "`task.yaml` that names workspace and prompt")
+		f.String(&v.sealed, "sealed", "`task.sealed` whose task this is")
+		f.String(&v.workspace, "workspace", "workspace `folder`, by default the current one")
+		f.String(&v.prompt, "prompt", "`file` with the sealed task's prompt")
+		f.String(&v.out, "o", "new `folder` for the recording")
+		f.Bool(&v.observe, "observe", "show the whole host read-only and record what is out of scope")
+		f.String(&v.agent, "agent", "`name` of the agent (asserted)")
+		f.String(&v.model, "model", "`name` of the model (asserted)")
+		f.Uint(&v.trial, "trial", "`number` of the trial, from 1")
+		f.Uint(&v.attempt, "attempt", "`number` of the attempt, from 1")
+	},
+	Run: func(e *cli.Env, args []string) error {
+		if err := noArgs(args); err != nil {
+			return usage125(err)
+		}
+		v := runFlags
+		if e.Program == nil {
+			return cli.Failf(cli.ExitRunner, "cleanrun run [flags] -- CMD ARG...", "no command: nothing after --")
+		}
+		v.command, v.stdin, v.stdout, v.stderr = e.Program, e.Stdin, e.Stdout, e.Stderr
+		if e.JSON {
+			v.stdout = e.Stderr // stdout is for the object
+		}
+		p := cli.NewProgress(e.Stderr, "recording")
+		res, dir, err := doRun(v, p, e.Warn)
+		p.Done()
+		if err != nil {
+			return usage125(err)
+		}
+		if e.JSON {
+			if err := e.PrintJSON(struct {
+				Dir     string `json:"dir"`
+				Outcome string `json:"outcome"`
+				Code    int    `json:"code"`
+				Rows    uint64 `json:"rows"`
+				Root    string `json:"root"`
+			}{dir, res.Outcome.String(), res.Code, res.Rows, fmt.Sprintf("%x", res.Root)}); err != nil {
+				return err
+			}
+		} else if v.out == "" {
+			fmt.Fprintf(e.Stderr, "cleanrun: recorded %d events in %s\ncleanrun: hint: cleanrun inspect -events %s\n", res.Rows, dir, dir)
+		}
+		if res.Code != 0 {
+			return cli.Exit(res.Code)
+		}
+		return nil
+	},
+}
+
+// usage125 gives an error of run its own exit code: the command's codes are its
+// own, so the usual 2 would be ambiguous.
+func usage125(err error) error {
+	var own *cli.Error
+	if errors.As(err, &own) {
+		return &cli.Error{Code: cli.ExitRunner, Err: own.Err, Hint: own.Hint}
+	}
+	var un *sandbox.Unavailable
+	if errors.As(err, &un) {
+		return &cli.Error{Code: cli.ExitRunner, Err: err, Hint: un.Hint}
+	}
+	var refused *sandbox.Refused
+	if errors.As(err, &refused) {
+		return &cli.Error{Code: cli.ExitRunner, Err: err, Hint: refused.Hint}
+	}
+	return &cli.Error{Code: cli.ExitRunner, Err: err}
+}
+
+// doRun records one command and returns the folder it recorded into.
+func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*sandbox.Result, string, error) {
+	c := sandbox.Config{Command: o.command, Observe: o.observe, Env: os.Environ(), Stdin: o.stdin, Stdout: o.stdout, Stderr: o.stderr,
+		ToolDirs: toolDirs(), HiddenHints: homes()}
+	c.Progress = func(r sandbox.Progress) { p.Update(r.Rows, 0, "events") }
+	c.Start.Agent, c.Start.Model = o.agent, o.model
+
+	var task *seal.Task
+	var prompt []byte
+	var err error
+	workspace := o.workspace
+	if o.task != "" {
+		if o.prompt != "" || o.workspace != "" {
+			return nil, "", cli.Failf(cli.ExitRunner, "", "-task names workspace and prompt already: leave out -workspace and -prompt")
+		}
+		if task, err = seal.Load(o.task); err != nil {
+			return nil, "", err
+		}
+		workspace, prompt = task.Workspace, task.Prompt
+		c.HiddenHints = append(c.HiddenHints, task.NamedPaths()...)
+		c.Start.Benchmark, c.Start.Task, c.Start.Trial, c.Start.Attempt = task.Benchmark, task.ID, o.trial, o.attempt
+		setScope(&c, task.Scope(), task.Channels())
+	} else if o.prompt != "" {
+		if o.sealed == "" {
+			return nil, "", cli.Failf(cli.ExitRunner, "", "-prompt without -sealed means nothing")
+		}
+		if prompt, err = readFile(o.prompt, 16<<20); err != nil {
+			return nil, "", err
+		}
+	}
+	if workspace == "" {
+		workspace = "."
+	}
+	if c.Workspace, err = filepath.Abs(workspace); err != nil {
+		return nil, "", err
+	}
+	if c.Workspace, err = filepath.EvalSymlinks(c.Workspace); err != nil {
+		return nil, "", err
+	}
+	c.HiddenHints = append(c.HiddenHints, filepath.Dir(c.Workspace))
+	if c.Workspace == "/" {
+		return nil, "", cli.Failf(cli.ExitRunner, "cd into a project folder, or name one with -workspace", "the workspace is /: a workspace must be bounded")
+	}
+
+	base, err := manifest.Build(c.Workspace, prompt)
+	if err != nil {
+		return nil, "", err
+	}
+	c.Start.Baseline = base.Root()
+	var sealedBytes []byte
+	if o.sealed != "" {
+		file, set, err := readSealed(o.sealed)
+		if err != nil {
+			return nil, "", err
+		}
+		if task != nil && (set.Benchmark != task.Benchmark || set.Task != task.ID) {
+			return nil, "", cli.Failf(cli.ExitRunner, "", "%s seals %s/%s, and %s is %s/%s", o.sealed, set.Benchmark, set.Task, o.task, task.Benchmark, task.ID)
+		}
+		if set.Baseline != c.Start.Baseline {
+			return nil, "", cli.Failf(cli.ExitRunner, "use the workspace and prompt that were sealed, unchanged, or seal again",
+				"%s: workspace %s and prompt differ from what was sealed (got baseline %x, want %x)", o.sealed, c.Workspace, c.Start.Baseline[:8], set.Baseline[:8])
+		}
+		sealedBytes = file
+		c.Start.Benchmark, c.Start.Task, c.Start.Trial, c.Start.Attempt = set.Benchmark, set.Task, o.trial, o.attempt
+		c.Start.Commitment, c.Start.Seal = set.Commitment, sealDigest(file)
+		c.ControlText = set.Control
+		setScope(&c, set.Scope, set.Channels)
+	} else if task == nil {
+		// A run to look at: the whole workspace may be changed.
+		setScope(&c, contraband.Scope{Workspace: uint8(scope.WriteTree)}, nil)
+	}
+	if o.sealed == "" && task != nil && warn != nil {
+		warn("no -sealed: this run can be looked at, not attested")
+	}
+
+	dir, err := makeRunDir(o.out, c.Workspace)
+	if err != nil {
+		return nil, "", err
+	}
+	c.RunDir = dir
+	encoded, err := base.Marshal()
+	if err == nil {
+		err = durable.CreateNew(filepath.Join(dir, "baseline"), encoded, 0o600)
+	}
+	if err == nil && sealedBytes != nil {
+		err = durable.CreateNew(filepath.Join(dir, "task.sealed"), sealedBytes, 0o600)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	res, err := sandbox.Run(context.Background(), c)
+	if err != nil {
+		return nil, "", fmt.Errorf("%w (what was recorded is in %s)", err, dir)
+	}
+	if warn != nil {
+		for _, s := range res.Skipped {
+			warn("not shown inside: %s", s)
+		}
+	}
+	return res, dir, nil
+}
+
+func setScope(c *sandbox.Config, s contraband.Scope, channels []contraband.Channel) {
+	c.ReadOnly = scope.Mode(s.Workspace) == scope.ReadTree
+	for _, g := range s.Grants {
+		c.Grants = append(c.Grants, scope.Root{Path: g.Path, Mode: scope.Mode(g.Mode), Class: scope.Grant})
+	}
+	c.Start.Channels = nil
+	for _, ch := range channels {
+		c.Start.Channels = append(c.Start.Channels, journal.Channel{Name: ch.Name, Role: ch.Role})
+	}
+}
+
+// makeRunDir makes the folder of a recording. One that exists is refused: a
+// recording is never mixed with another.
+func makeRunDir(out, workspace string) (string, error) {
+	if out == "" {
+		return os.MkdirTemp("", "cleanrun-run-")
+	}
+	abs, err := filepath.Abs(out)
+	if err != nil {
+		return "", err
+	}
+	if rel, err := filepath.Rel(workspace, abs); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
+		return "", cli.Failf(cli.ExitRunner, "choose a folder outside the workspace with -o", "-o %s is inside the workspace %s, which the run can read", out, workspace)
+	}
+	if err := os.Mkdir(abs, 0o700); err != nil {
+		if errors.Is(err, os.ErrExist) {
+			return "", cli.Failf(cli.ExitRunner, "name a new folder", "-o %s exists", out)
+		}
+		return "", err
+	}
+	return abs, nil
+}
+
+// toolDirs are folders of tools that live outside the system's.
+func toolDirs() []string {
+	var dirs []string
+	for _, v := range []string{"GOROOT", "GOMODCACHE"} {
+		d := os.Getenv(v)
+		if d == "" {
+			out, err := exec.Command("go", "env", v).Output()
+			if err != nil {
+				continue // no Go here
+			}
+			d = string(bytes.TrimSpace(out))
+		}
+		if st, err := os.Stat(d); d != "" && err == nil && st.IsDir() {
+			dirs = append(dirs, d)
+		}
+	}
+	return dirs
+}
+
+// homes are the folders in which people keep what a run must not find.
+func homes() []string {
+	list := []string{"/home", "/root"}
+	if h, err := os.UserHomeDir(); err == nil {
+		list = append(list, h)
+	}
+	if u, err := user.Current(); err == nil && u.HomeDir != "" {
+		list = append(list, u.HomeDir)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+
+	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/receipt"
+)
+
+// events are the rows of a run folder or of a bundle. Nothing about them is
+// verified beyond their own structure.
+type events struct {
+	path    string
+	summary journal.Summary
+	torn    error         // why a run folder's journal ends early, nil if it does not
+	rows    []journal.Row // all of them, by seq
+	details []journal.Detail
+	known   bool // details are there
+}
+
+// readEvents reads a run folder or a bundle.
+func readEvents(path string) (*events, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if st.IsDir() {
+		return readRunDir(path)
+	}
+	data, err := readFile(path, maxBundle)
+	if err != nil {
+		return nil, err
+	}
+	b, err := receipt.ParseBundle(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	ev, err := attest.ReadEvidence(b.Evidence)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	out := &events{path: path, summary: ev.Summary()}
+	for row := range ev.Rows() {
+		out.rows = append(out.rows, *row)
+	}
+	return out, nil
+}
+
+// readRunDir reads the public rows and, where they open the rows' commitments,
+// the private details.
+func readRunDir(dir string) (*events, error) {
+	f, err := os.Open(filepath.Join(dir, journal.RowsFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s: no journal in this folder; want a folder that cleanrun run -o wrote", dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	out := &events{path: dir}
+	c := journal.NewChecker()
+	for line, err := range journal.Rows(f) {
+		var row journal.Row
+		if err == nil {
+			row, err = c.Add(line.Raw)
+		}
+		if err != nil {
+			// A run folder may belong to a run that was killed, or still goes on:
+			// what is there is shown, and said to be cut.
+			out.torn = err
+			break
+		}
+		out.rows = append(out.rows, row)
+	}
+	if len(out.rows) == 0 {
+		return nil, fmt.Errorf("%s: the journal has no rows", dir)
+	}
+	out.summary = c.Summary()
+	out.details, err = openDetails(dir, out.rows)
+	if err != nil {
+		return nil, err
+	}
+	out.known = true
+	return out, nil
+}
+
+// openDetails reads the details of dir and holds each to the commitment of its
+// row.
+func openDetails(dir string, rows []journal.Row) ([]journal.Detail, error) {
+	raw, err := readFile(filepath.Join(dir, journal.SecretFile), 4096)
+	if err != nil {
+		return nil, err
+	}
+	var secret journal.Secret
+	if len(raw) != len(secret) {
+		return nil, fmt.Errorf("%s: got %d bytes, want %d", filepath.Join(dir, journal.SecretFile), len(raw), len(secret))
+	}
+	copy(secret[:], raw)
+	f, err := os.Open(filepath.Join(dir, journal.DetailsFile))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	details := make([]journal.Detail, 0, len(rows))
+	next, stop := iter.Pull2(journal.Details(f))
+	defer stop()
+	for i := range rows {
+		raw, err, ok := next()
+		if !ok || errors.Is(err, io.ErrUnexpectedEOF) {
+			break // the tail of a killed run
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: event %d: %w", dir, i, err)
+		}
+		if !rows[i].Opens(secret.Salt(uint64(i)), raw) {
+			return nil, fmt.Errorf("%s: the detail of event %d does not open the event's commitment: it belongs to another run, or was changed", dir, i)
+		}
+		d, err := journal.ParseDetail(raw)
+		if err != nil {
+			return nil, fmt.Errorf("%s: event %d: %w", dir, i, err)
+		}
+		details = append(details, d)
+	}
+	return details, nil
+}
+
+// detail of event seq, nil if it is not known.
+func (e *events) detail(seq uint64) *journal.Detail {
+	if seq >= uint64(len(e.details)) {
+		return nil
+	}
+	return &e.details[seq]
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/cleanrun-dev/cleanrun/internal/cli"
+	"github.com/cleanrun-dev/cleanrun/verify"
+)
+
+// maxBundle bounds what verify reads into memory: the bundle's largest members
+// and some room.
+const maxBundle = 3 << 30
+
+var verifyPolicy string
+
+var verifyCommand = &cli.Command{
+	Name:  "verify",
+	Args:  "out.cleanrun",
+	Short: "check a bundle and derive its verdict again, without the key",
+	Long: `Checks every byte of a bundle, both signatures, the sealed set and the evidence, derives the verdict again and compares it
+with the stated one. Needs no key and no network.
+
+A policy file pins the keys: lines "owner VKEY" and "runner VKEY", as keygen prints them. Without -policy everything is checked that
+needs no trust; the exit code is then 3, since the signer is unknown.
+
+Exit codes: 0 verified CLEAN, 1 INVALID, 2 not a bundle, 3 INCONCLUSIVE or cannot decide, 4 verified DIRTY.`,
+	JSON:  true,
+	Flags: func(f *cli.Flags) { f.String(&verifyPolicy, "policy", "policy `file` that pins owners and runners") },
+	Run: func(e *cli.Env, args []string) error {
+		path, err := oneArg(args, "the bundle (out.cleanrun)")
+		if err != nil {
+			return err
+		}
+		report, err := verifyFile(path, verifyPolicy)
+		if err != nil {
+			return err
+		}
+		if e.JSON {
+			if err := e.PrintJSON(report); err != nil {
+				return err
+			}
+		} else {
+			printReport(e.Stdout, report)
+			if c := report.FailedCheck(); c != nil && c.Hint != "" {
+				fmt.Fprintf(e.Stderr, "cleanrun: hint: %s\n", c.Hint)
+			}
+		}
+		if report.Exit != 0 {
+			return cli.Exit(report.Exit)
+		}
+		return nil
+	},
+}
+
+// verifyFile is what verify and quickstart call.
+func verifyFile(path, policyPath string) (*verify.Report, error) {
+	var policy *verify.Policy
+	if policyPath != "" {
+		text, err := readFile(policyPath, verify.MaxPolicy)
+		if err != nil {
+			return nil, err
+		}
+		policy, err = verify.ParsePolicy(text)
+		if err != nil {
+			var p *verify.PolicyError
+			if errors.As(err, &p) && p.Line > 0 {
+				return nil, cli.Failf(cli.ExitUsage, p.Hint, "%s:%d: got %s, want %s", policyPath, p.Line, p.Got, p.Want)
+			}
+			return nil, fmt.Errorf("%s: %w", policyPath, err)
+		}
+	}
+	bundle, err := readFile(path, maxBundle)
+	if err != nil {
+		return nil, err
+	}
+	return verify.Verify(bundle, policy, time.Now()), nil
+}
+
+// readFile reads a regular file of at most limit bytes.
+func readFile(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if st.IsDir() {
+		return nil, fmt.Errorf("%s: is a folder, want a file", path)
+	}
+	if st.Size() > limit {
+		return nil, fmt.Errorf("%s: got %d bytes, want at most %d", path, st.Size(), limit)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) > limit {
+		return nil, fmt.Errorf("%s: want at most %d bytes", path, limit)
+	}
+	return b, nil
+}
+
+var verdictColour = map[string]string{"CLEAN": "1;32", "DIRTY": "1;31", "INCONCLUSIVE": "1;33", "INVALID": "1;31", "UNDECIDED": "1;33"}
+
+func printReport(w io.Writer, r *verify.Report) {
+	text := r.Text()
+	if code, ok := verdictColour[r.Verdict]; ok {
+		text = strings.Replace(text, r.Verdict, cli.Colour(w, code, r.Verdict), 1)
+	}
+	io.WriteString(w, text)
+}
