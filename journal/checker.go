@@ -62,6 +62,18 @@ type Summary struct {
 // journal can be CLEAN.
 func (s *Summary) Closed() bool { return s.Final != nil }
 
+// CheckHead compares the head of the rows with one that the caller trusts. The
+// error is a *RuleError of RuleHead.
+func (s *Summary) CheckHead(trusted Head) error {
+	if s.Head == trusted {
+		return nil
+	}
+	err := broken(RuleHead, fmt.Sprintf("run %x, %d rows, root %x", trusted.Run, trusted.Size, trusted.Root),
+		"run %x, %d rows, root %x", s.Head.Run, s.Head.Size, s.Head.Root)
+	err.Row = min(s.Head.Size, trusted.Size)
+	return err
+}
+
 // NewChecker returns a Checker that waits for row 0.
 func NewChecker() *Checker {
 	return &Checker{tree: newAccumulator(), objects: map[uint32]objectState{}, ended: []bool{false}}
@@ -115,7 +127,8 @@ func (c *Checker) counted() []OpCount {
 	return list
 }
 
-// check applies all rules and changes nothing but, for row 0, nothing at all.
+// check applies all rules. It changes nothing, except that an accepted dir row
+// is declared (checkDir).
 func (c *Checker) check(r *Row) *RuleError {
 	if c.final != nil {
 		return broken(RuleClosed, "the end of the journal", "a row after the final row")
