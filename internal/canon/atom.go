@@ -61,13 +61,12 @@ func (s *Stream) atoms(p []byte, last bool, emit Emit) {
 	old := len(s.raw)
 	f.raw = append(append(f.raw[:0], s.raw...), p...)
 	f.masks(f.raw)
-	var item [MaxAtom]byte
 	visit := func(start, end int) {
 		if end < old || end == len(f.raw) && !last || end-start > MaxAtom {
 			return // emitted before, or not ended yet, or too long
 		}
-		a := foldASCII(item[:0], f.raw[start:end])
-		if len(a) >= MinAtom && f.t.pass(contraband.ClassAtom, a) {
+		f.atom = foldASCII(f.atom[:0], f.raw[start:end])
+		if a := f.atom; len(a) >= MinAtom && f.t.pass(contraband.ClassAtom, a) {
 			s.item(contraband.ClassAtom, a, emit)
 		}
 	}

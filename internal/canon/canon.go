@@ -25,14 +25,15 @@ var _ = map[bool]string{false: "", norm.Version == "15.0.0" && unicode.Version =
 type Emit func(class contraband.Class, s [32]byte)
 
 // A Fingerprinter derives layer-1 digests under one task key. It holds scratch
-// memory: it and its streams are used by one goroutine at a time. Clone is
-// cheap.
+// memory: it and its streams are used by one goroutine at a time, and emit
+// functions must not call it. Clone is cheap.
 type Fingerprinter struct {
 	t *tables
 	d *contraband.Digester
 
 	// scratch
 	canon, raw  []byte
+	atom        []byte
 	breaks      []int
 	ranks       []uint32
 	picks       []int

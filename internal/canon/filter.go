@@ -15,7 +15,7 @@ type tables struct {
 	coarse     []uint64 // a bit for each value of a filter entry without its low bits
 	values     *contraband.Filter
 	canaryOut  [256]uint64 // values.Table rotated out of the window
-	everywhere *[2]rankSet // shingles to be found at every position
+	everywhere *[2]ranks   // shingles to be found at every position, else nil
 }
 
 const coarseShift = contraband.FilterBits - 17
@@ -67,40 +67,6 @@ func (t *tables) canaries(c []byte, visit func(window []byte)) {
 		v := (r * mul) >> (64 - contraband.FilterBits)
 		if coarse[v>>coarseShift/64]&(1<<(v>>coarseShift%64)) != 0 && t.passes(uint32(v)) {
 			visit(c[i : i+k])
-		}
-	}
-}
-
-// A rankSet is the set of ranks of some shingles, so that they can be looked
-// for at every position and not only where winnowing picks.
-type rankSet map[uint32]bool
-
-// NewEverywhere returns a fingerprinter that emits shingles not where winnowing
-// picks them but wherever a shingle has the rank of one of the given ones, which
-// are k canonical bytes each. Sealing uses it: what the baseline holds anywhere
-// must not be sealed, since an edit nearby may change what is picked.
-func NewEverywhere(key contraband.TaskKey, filter []uint32, shingles48, shingles24 [][]byte) *Fingerprinter {
-	f := New(key, filter)
-	f.t.everywhere = &[2]rankSet{{}, {}}
-	for i, list := range [2][][]byte{shingles48, shingles24} {
-		for _, s := range list {
-			f.t.everywhere[i][f.t.orders[i].roll(nil, s)[0]] = true
-		}
-	}
-	return f
-}
-
-// everywhere emits the shingles of c that end at or after old and have a wanted
-// rank.
-func (f *Fingerprinter) everywhere(g gram, c []byte, old int, emit Emit) {
-	which := 0
-	if g.class == contraband.ClassShingle24 {
-		which = 1
-	}
-	want := f.t.everywhere[which]
-	for i := max(0, old-g.k+1); i < len(f.ranks); i++ {
-		if want[f.ranks[i]] {
-			emit(g.class, f.d.Digest(g.class, c[i:i+g.k]))
 		}
 	}
 }

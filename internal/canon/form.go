@@ -3,6 +3,7 @@ package canon
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"sync/atomic"
 	"unicode"
 	"unicode/utf8"
@@ -176,7 +177,7 @@ func isLetter(b byte) bool { return fold[b] >= 'a' }
 // ascii appends the form of ASCII text, line by line.
 func ascii(dst []byte, breaks []int, p []byte) ([]byte, []int) {
 	j := len(dst)
-	dst = append(dst, p...)
+	dst = slices.Grow(dst, len(p))[:j+len(p)]
 	for len(p) > 0 {
 		n := bytes.IndexByte(p, '\n')
 		line := p

@@ -120,7 +120,7 @@ func (s *Stream) shingles(which int, g gram, old int, emit Emit) {
 	o := &f.t.orders[which]
 	f.ranks = o.roll(f.ranks, c)
 	if f.t.everywhere != nil {
-		f.everywhere(g, c, old-from, emit)
+		f.everywhere(which, g, c, old-from, emit)
 		return
 	}
 	f.picks = winnow(f.picks, f.ranks, g.w)

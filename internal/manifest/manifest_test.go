@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/cleanrun-dev/cleanrun/internal/dcbor"
@@ -166,18 +165,6 @@ func TestRT58_LinkThatLeavesTheWorkspaceIsRefused(t *testing.T) {
 		if !errors.As(err, &refused) || refused.Path != c.name || !strings.Contains(refused.Reason, "leads out") {
 			t.Errorf("%s -> %s: got %v, want it refused by name", c.name, c.target, err)
 		}
-	}
-}
-
-func TestSpecialFilesAreRefused(t *testing.T) {
-	root := sample(t)
-	if err := syscall.Mkfifo(filepath.Join(root, "pipe"), 0o644); err != nil {
-		t.Skip("cannot make a named pipe here:", err)
-	}
-	_, err := Build(root, nil)
-	var refused *RefusedError
-	if !errors.As(err, &refused) || refused.Path != "pipe" {
-		t.Errorf("got %v, want the pipe refused by name", err)
 	}
 }
 

@@ -1,0 +1,257 @@
+package seal
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/internal/manifest"
+)
+
+// Material is a task with everything that it names, read into memory. It is
+// the ground truth in plain: it never leaves the owner's machine.
+type Material struct {
+	Task      *Task
+	Workspace string // host path
+	Prompt    []byte
+	Baseline  *manifest.Manifest
+	file      []byte // the task file
+	sources   []source
+}
+
+// A source is one file of the ground truth.
+type source struct {
+	kind    contraband.Kind
+	at      Text   // entry of the task file
+	label   string // path as shown to the owner
+	content []byte
+	patch   bool
+	pre     []byte // pre-image
+	changes bool   // there is a pre-image
+}
+
+// Load reads a task file and all that it names. A declared file that cannot be
+// read, or a pattern that finds none, is an error: an item left out unseen would
+// make every run look cleaner than it is.
+func Load(taskFile string) (*Material, error) {
+	data, err := os.ReadFile(taskFile)
+	if err != nil {
+		return nil, err
+	}
+	t, err := ParseTask(taskFile, data)
+	if err != nil {
+		return nil, err
+	}
+	m := &Material{Task: t, file: data, Workspace: t.path(t.Workspace.Value)}
+	if m.Prompt, err = t.promptText(); err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(m.Workspace); err != nil || !info.IsDir() {
+		return nil, t.errorf(t.Workspace, "got no folder of that name, want the workspace (%v)", errors.Unwrap(err))
+	}
+	if m.Baseline, err = manifest.Build(m.Workspace, m.Prompt); err != nil {
+		return nil, err
+	}
+	taken := map[string]Text{}
+	for _, list := range []struct {
+		kind  contraband.Kind
+		files []Files
+	}{{contraband.KindReference, t.Reference}, {contraband.KindTest, t.Tests}} {
+		for _, f := range list.files {
+			if err := m.loadFiles(list.kind, f, taken); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return m, nil
+}
+
+func (t *Task) errorf(at Text, format string, args ...any) error {
+	return &TaskError{File: t.File, Line: at.Line, Item: at.Item, Problem: fmt.Sprintf(format, args...)}
+}
+
+// path makes a name of the task file a host path.
+func (t *Task) path(name string) string {
+	if filepath.IsAbs(name) {
+		return filepath.Clean(name)
+	}
+	return filepath.Join(filepath.Dir(t.File), filepath.FromSlash(name))
+}
+
+func (t *Task) promptText() ([]byte, error) {
+	if t.Prompt.Inline != "" {
+		return []byte(t.Prompt.Inline), nil
+	}
+	data, err := os.ReadFile(t.path(t.Prompt.File.Value))
+	if err != nil {
+		return nil, t.errorf(t.Prompt.File, "cannot read the prompt: %v", reason(err))
+	}
+	return data, nil
+}
+
+// reason drops the path, which the message has already.
+func reason(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// glob returns the files that a pattern finds, as host paths, sorted.
+func (t *Task) glob(at Text) (base string, names []string, err error) {
+	if !doublestar.ValidatePattern(filepath.ToSlash(at.Value)) {
+		return "", nil, t.errorf(at, "got %.200q, want a pattern of *, **, ?, [ ] and { }", at.Value)
+	}
+	base, pattern := doublestar.SplitPattern(filepath.ToSlash(at.Value))
+	base = t.path(base)
+	names, err = doublestar.Glob(os.DirFS(base), pattern, doublestar.WithFilesOnly(), doublestar.WithFailOnIOErrors())
+	if err != nil {
+		return "", nil, t.errorf(at, "cannot look for %.200q: %v", at.Value, reason(err))
+	}
+	if len(names) == 0 {
+		return "", nil, t.errorf(at, "got no file for %.200q, want at least one", at.Value)
+	}
+	slices.Sort(names)
+	return base, names, nil
+}
+
+// loadFiles reads the files of one entry. Two entries must not name one file.
+func (m *Material) loadFiles(kind contraband.Kind, f Files, taken map[string]Text) error {
+	t := m.Task
+	base, names, err := t.glob(f.Pattern)
+	if err != nil {
+		return err
+	}
+	if f.Replaces != "" && len(names) > 1 {
+		return t.errorf(f.Pattern, "got %d files for one pre-image %q, want one", len(names), f.Replaces)
+	}
+	root := filepath.Dir(t.File)
+	if f.Root != "" {
+		root = t.path(f.Root)
+	}
+	for _, name := range names {
+		host := filepath.Join(base, filepath.FromSlash(name))
+		if real, err := filepath.EvalSymlinks(host); err == nil {
+			if old, ok := taken[real]; ok {
+				return t.errorf(f.Pattern, "got %.200q again, first by %s on line %d; name each file once", name, old.Item, old.Line)
+			}
+			taken[real] = f.Pattern
+		}
+		content, err := os.ReadFile(host)
+		if err != nil {
+			return t.errorf(f.Pattern, "cannot read %.200q: %v", name, reason(err))
+		}
+		s := source{kind: kind, at: f.Pattern, label: path.Join(filepath.ToSlash(filepath.Dir(f.Pattern.Value)), path.Base(name)), content: content, patch: f.Patch}
+		if !f.Patch {
+			if err := m.preImage(&s, f, root, host); err != nil {
+				return err
+			}
+		}
+		m.sources = append(m.sources, s)
+	}
+	return nil
+}
+
+// preImage finds the workspace file that s replaces: the one named, which must
+// be there, or the one at the same path below root, which may be.
+func (m *Material) preImage(s *source, f Files, root, host string) error {
+	name := f.Replaces
+	if name == "" {
+		rel, err := filepath.Rel(root, host)
+		if err != nil || !inside(filepath.ToSlash(rel)) {
+			if f.Root != "" {
+				return m.Task.errorf(f.Pattern, "got %.200q, which is not below the root %q", s.label, f.Root)
+			}
+			return nil
+		}
+		name = filepath.ToSlash(rel)
+	}
+	dir, err := os.OpenRoot(m.Workspace)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	pre, err := dir.ReadFile(filepath.FromSlash(name))
+	switch {
+	case err == nil:
+		s.pre, s.changes = pre, true
+	case f.Replaces != "" || !errors.Is(err, fs.ErrNotExist):
+		return m.Task.errorf(f.Pattern, "cannot read the pre-image %.200q in the workspace: %v", name, reason(err))
+	}
+	return nil
+}
+
+// Hidden returns the host paths that the task names and that a run must not
+// see: the task file, its folder, the files of reference and tests and the
+// folders in which they are looked for. Sorted; what is absent is left out. It
+// needs no readable contents.
+func (t *Task) Hidden() ([]string, error) {
+	list := []string{t.File, filepath.Dir(t.File)}
+	for _, f := range slices.Concat(t.Reference, t.Tests) {
+		base, names, err := t.glob(f.Pattern)
+		var bad *TaskError
+		if err != nil && !errors.As(err, &bad) {
+			return nil, err
+		}
+		for _, name := range names {
+			list = append(list, filepath.Join(base, filepath.FromSlash(name)))
+		}
+		if pattern, _ := doublestar.SplitPattern(filepath.ToSlash(f.Pattern.Value)); pattern != "." && !strings.HasPrefix(pattern, "..") {
+			list = append(list, t.path(pattern))
+		}
+	}
+	var out []string
+	for _, p := range list {
+		abs, err := filepath.Abs(p)
+		if err != nil {
+			return nil, err
+		}
+		if real, err := filepath.EvalSymlinks(abs); err == nil {
+			out = append(out, real, abs)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// source lists what the ground truth is made of, for the task commitment: the
+// task file, then each source in order, then each pre-image.
+func (m *Material) source() []byte {
+	out := []byte("cleanrun/task-source/v1")
+	field := func(b []byte) { out = append(binary.BigEndian.AppendUint32(out, uint32(len(b))), b...) }
+	sum := func(b []byte) { s := sha256.Sum256(b); field(s[:]) }
+	sum(m.file)
+	for _, s := range m.sources {
+		field([]byte{byte(s.kind)})
+		field([]byte(s.label))
+		sum(s.content)
+		if s.changes {
+			sum(s.pre)
+		} else {
+			field(nil)
+		}
+	}
+	return out
+}
+
+// counts turns a count for each kind into the sealed form.
+func counts(n map[contraband.Kind]uint32) []contraband.Count {
+	list := []contraband.Count{}
+	for k, c := range n {
+		list = append(list, contraband.Count{Kind: k, N: c})
+	}
+	slices.SortFunc(list, func(a, b contraband.Count) int { return cmp.Compare(a.Kind, b.Kind) })
+	return list
+}
