@@ -185,7 +185,7 @@ func (j *judge) groups() {
 // them or not. Without, any declared model channel may be its source.
 func (j *judge) authored(group *contraband.Group, t *tally) string {
 	if j.replied {
-		if 2*t.explained < t.authored || whole(group.Class) && t.explained < t.authored {
+		if 2*t.explained < t.authored || group.Class.Whole() && t.explained < t.authored {
 			return ReasonUnexplained
 		}
 		return ""

@@ -55,12 +55,6 @@ func (ix *index) hits(digests []byte) (found []int) {
 	return found
 }
 
-// whole tells the classes of whole objects. One is judged by its novel part: the
-// other items of its kind in the same content.
-func whole(c contraband.Class) bool {
-	return c == contraband.ClassRaw || c == contraband.ClassCanonical
-}
-
 // canary tells the groups of which one item anywhere makes a run DIRTY.
 func canary(g *contraband.Group) bool {
 	return g.Kind == contraband.KindCanary || g.Class == contraband.ClassCanary
@@ -74,7 +68,7 @@ func (ix *index) replied(g, n int, hits []int, replies []bool) bool {
 		return true
 	}
 	group := &ix.set.Groups[g]
-	if !whole(group.Class) {
+	if !group.Class.Whole() {
 		return false
 	}
 	var novel, held int
@@ -92,7 +86,7 @@ func (ix *index) replied(g, n int, hits []int, replies []bool) bool {
 // novel tells whether item n is a part of an object of this kind.
 func (ix *index) novel(n int, kind contraband.Kind) bool {
 	for _, m := range ix.in[n] {
-		if group := &ix.set.Groups[m.group]; group.Kind == kind && !whole(group.Class) {
+		if group := &ix.set.Groups[m.group]; group.Kind == kind && !group.Class.Whole() {
 			return true
 		}
 	}
@@ -121,7 +115,7 @@ func dirtyReason(g *contraband.Group) string {
 	switch {
 	case g.Kind.OncePerTask():
 		return ReasonNamed
-	case whole(g.Class):
+	case g.Class.Whole():
 		return ReasonObject
 	case g.Class == contraband.ClassLine:
 		return ReasonLines

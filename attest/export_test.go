@@ -1,0 +1,17 @@
+package attest
+
+import "github.com/cleanrun-dev/cleanrun/journal"
+
+// SetOrigin changes where a row's content comes from. Parsed model channels and
+// the network have no operation yet, so no journal can hold their origins; the
+// verdict function knows them already.
+func (e *Evidence) SetOrigin(seq uint64, o journal.Origin) { e.events[seq].origin = o }
+
+// ReasonIDs is the closed list.
+func ReasonIDs() []string { return reasonOrder }
+
+// MatchListSum is what a statement binds of a list of matches.
+func MatchListSum(all []Match) string { return matchListSum(all) }
+
+// Says tells that a reason has a meaning and an advice.
+func Says(id string) bool { return meanings[id].says != "" && meanings[id].next != "" }
