@@ -7,6 +7,7 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -202,8 +203,13 @@ func parsePrivate(text []byte) (crypto.PrivateKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("PKCS#8: %w", err)
 	}
-	if e, ok := priv.(*ecdsa.PrivateKey); ok && e.Curve != elliptic.P256() {
-		return nil, fmt.Errorf("got an ECDSA key on %s, want P-256; make a key with cleanrun keygen", e.Params().Name)
+	switch k := priv.(type) {
+	case *rsa.PrivateKey:
+		return nil, errors.New("got an RSA key, want Ed25519 or ECDSA P-256; make one with cleanrun keygen")
+	case *ecdsa.PrivateKey:
+		if k.Curve != elliptic.P256() {
+			return nil, fmt.Errorf("got an ECDSA key on %s, want P-256; make one with cleanrun keygen", k.Params().Name)
+		}
 	}
 	return priv, nil
 }
