@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -58,7 +57,7 @@ func Load(taskFile string) (*Material, error) {
 		return nil, err
 	}
 	if info, err := os.Stat(m.Workspace); err != nil || !info.IsDir() {
-		return nil, t.errorf(t.Workspace, "got no folder of that name, want the workspace (%v)", errors.Unwrap(err))
+		return nil, t.errorf(t.Workspace, "got no folder of that name, want the workspace")
 	}
 	if m.Baseline, err = manifest.Build(m.Workspace, m.Prompt); err != nil {
 		return nil, err
@@ -87,6 +86,14 @@ func (t *Task) path(name string) string {
 		return filepath.Clean(name)
 	}
 	return filepath.Join(filepath.Dir(t.File), filepath.FromSlash(name))
+}
+
+// label is the path as the owner wrote it: it is the same on every machine.
+func (t *Task) label(host string) string {
+	if rel, err := filepath.Rel(filepath.Dir(t.File), host); err == nil {
+		return filepath.ToSlash(rel)
+	}
+	return filepath.ToSlash(host)
 }
 
 func (t *Task) promptText() ([]byte, error) {
@@ -153,7 +160,7 @@ func (m *Material) loadFiles(kind contraband.Kind, f Files, taken map[string]Tex
 		if err != nil {
 			return t.errorf(f.Pattern, "cannot read %.200q: %v", name, reason(err))
 		}
-		s := source{kind: kind, at: f.Pattern, label: path.Join(filepath.ToSlash(filepath.Dir(f.Pattern.Value)), path.Base(name)), content: content, patch: f.Patch}
+		s := source{kind: kind, at: f.Pattern, label: t.label(host), content: content, patch: f.Patch}
 		if !f.Patch {
 			if err := m.preImage(&s, f, root, host); err != nil {
 				return err

@@ -1,0 +1,191 @@
+package seal
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/internal/canon"
+	"github.com/cleanrun-dev/cleanrun/internal/manifest"
+	"github.com/cleanrun-dev/cleanrun/internal/views"
+)
+
+// A LeakError says that the task gives its own answer away: the prompt or an
+// object of the workspace holds ground truth. Nothing can be sealed then, since
+// every honest run would match.
+type LeakError struct {
+	Object    string // "the prompt", or a path in the workspace
+	Source    string // what of the ground truth it holds
+	What      string // "a canary", "a whole object", ...
+	Hits      int
+	Threshold int
+}
+
+func (e *LeakError) Error() string {
+	return fmt.Sprintf("the task leaks its own answer: %s holds %s of %s: got %d, want fewer than %d (take it out of the workspace or prompt, its git history too, or out of the task file)",
+		e.Object, e.What, e.Source, e.Hits, e.Threshold)
+}
+
+// A search looks for all items of all piles in what a run is given.
+type search struct {
+	f       *canon.Fingerprinter
+	piles   []*pile
+	wanted  map[item]bool
+	allowed map[item]bool
+	warn    func(format string, args ...any)
+}
+
+func newSearch(key contraband.TaskKey, piles []*pile, warn func(string, ...any)) *search {
+	s := &search{piles: piles, wanted: map[item]bool{}, allowed: map[item]bool{}, warn: warn}
+	var shingles [2][][]byte
+	for _, p := range piles {
+		for it, plain := range p.plain {
+			s.wanted[it] = true
+			switch it.class {
+			case contraband.ClassShingle:
+				shingles[0] = append(shingles[0], plain)
+			case contraband.ClassShingle24:
+				shingles[1] = append(shingles[1], plain)
+			}
+		}
+	}
+	s.f = canon.NewEverywhere(key, filterValues(key, piles), shingles[0], shingles[1])
+	return s
+}
+
+// filterValues are those of all items that have one.
+func filterValues(key contraband.TaskKey, piles []*pile) (values []uint32) {
+	f := key.Filter()
+	for _, p := range piles {
+		for it, plain := range p.plain {
+			if it.class.Filtered() {
+				values = append(values, f.Value(it.class, plain))
+			}
+		}
+	}
+	return values
+}
+
+// prompt allows what the prompt holds.
+func (s *search) prompt(prompt []byte) error {
+	hits, _, err := s.object("the prompt", bytes.NewReader(prompt), int64(len(prompt)))
+	if err != nil {
+		return err
+	}
+	if err := s.leak("the prompt", hits, true); err != nil {
+		return err
+	}
+	s.allow(hits)
+	return nil
+}
+
+// workspace goes through all files of the baseline.
+func (s *search) workspace(root string, baseline *manifest.Manifest) error {
+	dir, err := os.OpenRoot(root)
+	if err != nil {
+		return fmt.Errorf("workspace: %w", err)
+	}
+	defer dir.Close()
+	for _, e := range baseline.Entries() {
+		if e.Type != manifest.File {
+			continue
+		}
+		f, err := dir.Open(filepath.FromSlash(e.Path))
+		if err != nil {
+			return fmt.Errorf("workspace: %w", err)
+		}
+		hits, sum, err := s.object(e.Path, f, int64(e.Size))
+		f.Close() // it was only read
+		if err != nil {
+			return fmt.Errorf("workspace: %w", err)
+		}
+		if sum != e.SHA256 {
+			return fmt.Errorf("workspace: %q changed while the task was sealed; seal it again", e.Path)
+		}
+		if err := s.leak(e.Path, hits, false); err != nil {
+			return err
+		}
+		s.allow(hits)
+	}
+	return nil
+}
+
+func (s *search) allow(hits map[item]bool) {
+	for it := range hits {
+		s.allowed[it] = true
+	}
+}
+
+// object returns the wanted items that the object or a view of it holds, and
+// its SHA-256.
+func (s *search) object(name string, r io.ReaderAt, size int64) (hits map[item]bool, sum [32]byte, err error) {
+	hits = map[item]bool{}
+	emit := func(class contraband.Class, d [32]byte) {
+		if it := (item{class, d}); s.wanted[it] {
+			hits[it] = true
+		}
+	}
+	h := sha256.New()
+	stream := s.f.Whole(true)
+	if _, err = io.Copy(io.MultiWriter(h, writer(func(p []byte) { stream.Chunk(p, emit) })), io.NewSectionReader(r, 0, size)); err != nil {
+		return nil, sum, err
+	}
+	stream.End(emit)
+	result := views.EachAt(r, size, func(v views.View) { s.f.Object(v.Content, true, emit) })
+	if result.Bounds != 0 {
+		s.warn("%s: nested or packed beyond the bounds, not searched in full", name)
+	}
+	return hits, [32]byte(h.Sum(nil)), nil
+}
+
+type writer func(p []byte)
+
+func (w writer) Write(p []byte) (int, error) { w(p); return len(p), nil }
+
+// leak tells whether one object holds so much of a source that a run which
+// reads it would match. Titles, commands and the like may stand anywhere; text
+// shingles are too short to accuse; a line counts where lines are all that the
+// source has. The prompt may hold fragments, never a canary or a whole object.
+func (s *search) leak(object string, hits map[item]bool, prompt bool) error {
+	if len(hits) == 0 {
+		return nil
+	}
+	for _, p := range s.piles {
+		if p.kind.OncePerTask() {
+			continue
+		}
+		for class := contraband.ClassCanary; class <= contraband.ClassAtom; class++ {
+			what, n := className[class], 0
+			switch {
+			case class == contraband.ClassShingle24,
+				class == contraband.ClassLine && len(p.items[contraband.ClassShingle]) >= 3,
+				prompt && class != contraband.ClassCanary && !class.Whole():
+				continue
+			}
+			for _, d := range p.items[class] {
+				if it := (item{class, d}); hits[it] && !s.allowed[it] {
+					n++
+				}
+			}
+			limit := int(contraband.Threshold(class, padded(len(p.items[class])), len(p.items[class])))
+			if n >= limit {
+				return &LeakError{Object: object, Source: p.label, What: what, Hits: n, Threshold: limit}
+			}
+		}
+	}
+	return nil
+}
+
+var className = map[contraband.Class]string{
+	contraband.ClassCanary:    "a canary",
+	contraband.ClassRaw:       "a whole object",
+	contraband.ClassCanonical: "a whole object (but for layout and case)",
+	contraband.ClassShingle:   "fragments",
+	contraband.ClassShingle24: "short fragments",
+	contraband.ClassLine:      "lines",
+	contraband.ClassAtom:      "a token",
+}

@@ -1,0 +1,159 @@
+package seal
+
+import (
+	"crypto/sha256"
+	"math"
+
+	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/internal/canon"
+	"github.com/cleanrun-dev/cleanrun/internal/views"
+)
+
+// minBits of a token; a weaker one could be guessed, and met by chance.
+const minBits = 40
+
+// An item is one thing to be sealed.
+type item struct {
+	class contraband.Class
+	s     [32]byte
+}
+
+// A pile is the items of one source.
+type pile struct {
+	kind  contraband.Kind
+	at    Text
+	label string // for the owner
+	items map[contraband.Class][][32]byte
+	plain map[item][]byte // of the classes that have a filter value or are shingles
+}
+
+// A cutter makes piles and counts what is too weak for one.
+type cutter struct {
+	f         *canon.Fingerprinter
+	piles     []*pile
+	sources   map[contraband.Kind]uint32
+	uncovered map[contraband.Kind]uint32
+}
+
+func (c *cutter) pile(kind contraband.Kind, at Text, label string) *pile {
+	p := &pile{kind: kind, at: at, label: label, items: map[contraband.Class][][32]byte{}, plain: map[item][]byte{}}
+	c.piles = append(c.piles, p)
+	c.sources[kind]++
+	return p
+}
+
+func (c *cutter) add(p *pile, class contraband.Class, plain []byte) {
+	it := item{class, c.f.Digest(class, plain)}
+	if _, twice := p.plain[it]; !twice {
+		p.plain[it] = append([]byte(nil), plain...)
+		p.items[class] = append(p.items[class], it.s)
+	}
+}
+
+// file cuts a reference file, a hidden test or a patch.
+func (c *cutter) file(s *source) error {
+	p := c.pile(s.kind, s.at, s.label)
+	runs, err := s.novel()
+	if err != nil {
+		return err
+	}
+	if form := canon.Canonical(s.content); len(form) >= canon.MinObject && !canon.Poor(form) {
+		raw, canonical := sha256.Sum256(s.content), sha256.Sum256(form)
+		c.add(p, contraband.ClassRaw, raw[:])
+		c.add(p, contraband.ClassCanonical, canonical[:])
+	}
+	if !s.patch && !s.changes {
+		// What an archive or an encoded test holds is ground truth too.
+		views.Each(s.content, func(v views.View) {
+			inner := source{content: v.Content}
+			more, _ := inner.novel() // fails for patches only
+			runs = append(runs, more...)
+		})
+	}
+	weak := c.runs(p, runs)
+	if c.uncovered[s.kind] += weak; weak == 0 && len(p.plain) == 0 {
+		c.uncovered[s.kind]++
+	}
+	return nil
+}
+
+// runs cuts novel runs: shingles of the long ones, lines of the short ones. It
+// returns how many lines are too short to seal. Shingles wholly inside one run
+// cannot also stand in what surrounds it.
+func (c *cutter) runs(p *pile, runs []run) (weak uint32) {
+	var short []run
+	for _, r := range runs {
+		form := r.canonical()
+		for _, class := range []contraband.Class{contraband.ClassShingle, contraband.ClassShingle24} {
+			for _, s := range c.f.Shingles(class, form) {
+				c.add(p, class, s)
+			}
+		}
+		if len(form) < canon.Window(contraband.ClassShingle) {
+			short = append(short, r)
+		}
+	}
+	if len(p.items[contraband.ClassShingle]) < 3 {
+		short = runs // its shingles alone could never reach their threshold
+	}
+	for _, r := range short {
+		for _, line := range r {
+			form := canon.Canonical([]byte(line))
+			switch {
+			case len(form) > canon.MaxLine:
+			case len(form) >= canon.MinLine && !canon.Poor(form):
+				c.add(p, contraband.ClassLine, form)
+			default:
+				weak++
+			}
+		}
+	}
+	return weak
+}
+
+// phrase cuts an id, title, signal, command or token: a line, an atom, and
+// shingles of text fields where it is long enough.
+func (c *cutter) phrase(kind contraband.Kind, t Text) {
+	p := c.pile(kind, t, t.Item)
+	form := canon.Canonical([]byte(t.Value))
+	if len(form) >= canon.MinLine && len(form) <= canon.MaxLine && !canon.Poor(form) {
+		c.add(p, contraband.ClassLine, form)
+	}
+	if atom, ok := canon.Atom(t.Value); ok && bitsOf(atom) >= minBits {
+		c.add(p, contraband.ClassAtom, atom)
+	}
+	for _, s := range c.f.Shingles(contraband.ClassShingle24, form) {
+		c.add(p, contraband.ClassShingle24, s)
+	}
+	if len(p.plain) == 0 {
+		c.uncovered[kind]++
+	}
+}
+
+// bitsOf estimates the strength of a token: its length by the logarithm of the
+// smallest usual alphabet that has all its characters. A token of few different
+// characters has none.
+func bitsOf(atom []byte) float64 {
+	digits, hex := true, true
+	distinct := map[byte]bool{}
+	letters := true
+	for _, b := range atom {
+		distinct[b] = true
+		digit := b >= '0' && b <= '9'
+		digits = digits && digit
+		letters = letters && !digit
+		hex = hex && (digit || b <= 'f')
+	}
+	alphabet := 36.0
+	switch {
+	case len(distinct) < 5:
+		return 0
+	case digits:
+		alphabet = 10
+	case hex:
+		alphabet = 16
+	case letters:
+		alphabet = 26
+	}
+	return float64(len(atom)) * math.Log2(alphabet)
+}

@@ -1,0 +1,51 @@
+package seal
+
+import (
+	"fmt"
+
+	"github.com/cleanrun-dev/cleanrun/contraband"
+)
+
+// A Summary is what sealing found, for the owner's eyes: it names sources and
+// true counts, which the sealed set hides. It shows no content.
+type Summary struct {
+	Benchmark, Task string
+	Groups          []GroupSummary // in the order of the task file
+	Novel, Kept     int            // novel shingles and lines, before and after subtraction
+	Allowed         int            // items that the prompt or the workspace holds
+	Controls        int
+	Uncovered       []contraband.Count
+	TooSmall        bool
+	Warnings        []string
+}
+
+// GroupSummary is one group with its true count.
+type GroupSummary struct {
+	Source    string // path, or item of the task file
+	Kind      contraband.Kind
+	Class     contraband.Class
+	Items     int
+	Padded    int
+	Threshold int
+}
+
+func (s *Summary) warn(format string, args ...any) {
+	s.Warnings = append(s.Warnings, fmt.Sprintf(format, args...))
+}
+
+func (s *Summary) finish(set *contraband.Set, allowed map[item]bool) {
+	s.Allowed = len(allowed)
+	s.Controls = len(set.Controls) / 32
+	s.Uncovered = set.Uncovered
+	if s.TooSmall = set.TooSmall(); s.TooSmall {
+		s.warn("too little to seal: no whole object and fewer than 8 items; no run of this task can be CLEAN")
+	}
+	if 2*s.Kept < s.Novel {
+		s.warn("the workspace or prompt holds %d of %d novel items; no run of this task can be CLEAN", s.Novel-s.Kept, s.Novel)
+	}
+	for _, c := range set.Uncovered {
+		if !c.Kind.OncePerTask() {
+			s.warn("%d items of kind %d are too short or too weak to seal; a run that reads only them is not noticed", c.N, c.Kind)
+		}
+	}
+}
