@@ -68,6 +68,7 @@ type View struct {
 type Result struct {
 	Bounds uint32 // Bound* bits: some content may not have been read
 	Parsed bool   // some view was derived
+	Packed bool   // the content itself is a container, and a view of it was derived
 	// Opaque is how many bytes, of the content or of the views, no view could
 	// read: the rest after containers are taken out, where that is Opaque.
 	Opaque uint64
@@ -201,6 +202,7 @@ func (w *walker) child(kind string, content []byte, depth, light int, from origi
 	}
 	w.seen[id] = level{depth, light}
 	w.result.Parsed = true
+	w.result.Packed = w.result.Packed || depth == 1 && from == packed
 	w.visit(View{kind, depth, content})
 	w.node(inMemory(content), depth, light, from)
 }
