@@ -127,33 +127,51 @@ type sighting struct {
 	dir    journal.Direction
 }
 
+// compare decides nearly always by the first half of the digest.
 func (s *sighting) compare(t *sighting) int {
-	return cmp.Or(cmp.Compare(s.hi, t.hi), cmp.Compare(s.lo, t.lo), cmp.Compare(s.row, t.row))
+	switch {
+	case s.hi < t.hi:
+		return -1
+	case s.hi > t.hi:
+		return 1
+	}
+	return cmp.Or(cmp.Compare(s.lo, t.lo), cmp.Compare(s.row, t.row))
 }
 
 // distinct returns the first sighting of each digest, sorted by digest. It deals
-// the digests out by their first byte and sorts the 256 parts on all processors:
-// run digests are hashes, so the parts are about equal.
+// the digests out by their first bits and sorts the parts on all processors: run
+// digests are hashes, so the parts are about equal, of 16 digests each. Digests
+// that are none only make it slower.
 func (ev *Evidence) distinct() []sighting {
-	var ends [257]int
-	ev.eachDigest(func(d []byte, _ uint32, _ journal.Direction) { ends[int(d[0])+1]++ })
+	total := 0
+	for i := range ev.entries {
+		total += len(ev.entries[i].Digests) / DigestSize
+	}
+	width := min(max(bits.Len(uint(total/16)), 1), 16)
+	part := func(d []byte) int { return int(binary.BigEndian.Uint16(d)) >> (16 - width) }
+	ends := make([]int, 1<<width+1)
+	ev.eachDigest(func(d []byte, _ uint32, _ journal.Direction) { ends[part(d)+1]++ })
 	for i := 1; i < len(ends); i++ {
 		ends[i] += ends[i-1]
 	}
-	all := make([]sighting, ends[256])
-	next := ends
+	all := make([]sighting, total)
+	next := slices.Clone(ends)
 	ev.eachDigest(func(d []byte, row uint32, dir journal.Direction) {
-		all[next[d[0]]] = sighting{binary.BigEndian.Uint64(d), binary.BigEndian.Uint64(d[8:]), row, dir}
-		next[d[0]]++
+		at := &next[part(d)]
+		all[*at] = sighting{binary.BigEndian.Uint64(d), binary.BigEndian.Uint64(d[8:]), row, dir}
+		*at++
 	})
 
-	parts := make([][]sighting, 256)
-	var take atomic.Int32
+	parts := make([][]sighting, 1<<width)
+	const batch = 64
+	var take atomic.Int64
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
-			for i := take.Add(1) - 1; i < 256; i = take.Add(1) - 1 {
-				parts[i] = firsts(all[ends[i]:ends[i+1]])
+			for from := int(take.Add(batch)) - batch; from < len(parts); from = int(take.Add(batch)) - batch {
+				for i := from; i < min(from+batch, len(parts)); i++ {
+					parts[i] = firsts(all[ends[i]:ends[i+1]])
+				}
 			}
 		})
 	}
