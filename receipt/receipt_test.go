@@ -257,6 +257,23 @@ func smallBundle(t testing.TB, runner, owner, second receipt.Signer) []byte {
 	}))(t)
 }
 
+// What is shown of an unverified receipt is fit for a screen: the parser refuses
+// a bad issuer, not only Verify.
+func TestParseHoldsUnauthenticatedNames(t *testing.T) {
+	n := 0
+	for _, v := range readVectors(t, "cose", 80) {
+		if v.name == "iss-with-space" || v.name == "sub-control" {
+			n++
+			if _, err := receipt.ParseSign1(receipt.KindReceipt, v.data); stage(err) != v.head["stage"] {
+				t.Errorf("%s: got %v", v.name, err)
+			}
+		}
+	}
+	if n != 2 {
+		t.Errorf("got %d vectors, want 2", n)
+	}
+}
+
 func TestErrorText(t *testing.T) {
 	_, err := receipt.ParseSign1(receipt.KindSealedSet, nil)
 	if got, want := err.Error(), "sealed set: size: got 0 bytes, want 1 to 67108864"; got != want {

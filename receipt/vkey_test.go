@@ -116,6 +116,9 @@ func TestVKeyRefused(t *testing.T) {
 			t.Errorf("%s: got %v, %v", title, k, err)
 		}
 	}
+	if _, err := receipt.ParseVKey("runner.exampl+" + id + "+" + key); err == nil || !strings.Contains(err.Error(), "key id") {
+		t.Errorf("another name: got %v, want the key id named", err)
+	}
 	if _, err := receipt.ParseVKey(typed("e", 2, spki)); err != nil {
 		t.Errorf("positive control P-256: %v", err)
 	}

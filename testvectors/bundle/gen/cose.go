@@ -221,6 +221,7 @@ func coseVectors() []vector {
 	add("sub-control", "header", "61", "NUL in sub", sign1{key: runner, claims: pairs(num(1), tstr(runner.name), num(2), tstr("a\x00b"))}.bytes())
 	add("sub-number", "header", "60", "sub as number", sign1{key: runner, claims: pairs(num(1), tstr(runner.name), num(2), num(7))}.bytes())
 	add("claims-unknown", "header", "62", "claim 4 (exp)", sign1{key: runner, claims: pairs(num(1), tstr(runner.name), num(2), tstr(runID), num(4), num(1))}.bytes())
+	add("claims-audience", "header", "62", "claim 3 (aud), text like the others", sign1{key: runner, claims: pairs(num(1), tstr(runner.name), num(2), tstr(runID), num(3), tstr("x"))}.bytes())
 	add("claims-twice", "header", "59", "claim 2 twice", sign1{key: runner, claims: pairs(num(1), tstr(runner.name), num(2), tstr(runID), num(2), tstr(runID))}.bytes())
 	add("claims-unsorted", "canonical", "60", "claims 2 and 1 swapped", sign1{key: runner, claims: pairs(num(2), tstr(runID), num(1), tstr(runner.name))}.bytes())
 	add("typ-of-sealed-set", "type", "", "a receipt that says it is a sealed set", sign1{key: runner, typ: tstr(typSealed)}.bytes())
