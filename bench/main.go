@@ -1,0 +1,142 @@
+// Command bench measures what recording costs, as ratios within one run.
+//
+// Limits: one machine, other load on it, no confidence intervals: repetitions are
+// interleaved and the median is shown. Nothing here passes or fails.
+//
+//	go run ./bench [-n 5] [-only REGEXP] [-json] [-dir DIR]
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/cleanrun-dev/cleanrun/sandbox"
+)
+
+// A Measure is one line of the report.
+type Measure struct {
+	Name    string             `json:"name"`
+	Unit    string             `json:"unit"`            // of the values: "s", or a rate
+	Values  map[string]float64 `json:"values"`          // median by contestant
+	Ratio   map[string]float64 `json:"ratio,omitempty"` // to bare
+	Missing map[string]string  `json:"missing,omitempty"`
+	Aim     string             `json:"aim,omitempty"`
+}
+
+// A Report is the whole output of -json.
+type Report struct {
+	System   string    `json:"system"`
+	CPUs     int       `json:"cpus"`
+	Repeat   int       `json:"repeat"`
+	Measures []Measure `json:"measures"`
+}
+
+func main() {
+	sandbox.Stage()
+	if n := os.Getenv(opensVar); n != "" {
+		os.Exit(opens(n))
+	}
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench: error:", err)
+		os.Exit(2)
+	}
+}
+
+func run() error {
+	repeat := flag.Int("n", 5, "repetitions; the median is shown")
+	only := flag.String("only", "", "measure only what matches this regular expression")
+	asJSON := flag.Bool("json", false, "print one JSON object instead of a table")
+	dir := flag.String("dir", "", "folder for temporary files (default: the system's; it should be on a real disk)")
+	flag.Parse()
+	if flag.NArg() > 0 || *repeat < 1 {
+		return errors.New("usage: bench [-n N] [-only REGEXP] [-json] [-dir DIR]")
+	}
+	match, err := regexp.Compile(*only)
+	if err != nil {
+		return err
+	}
+	tmp, err := os.MkdirTemp(*dir, "cleanrun-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	rep := Report{System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), Repeat: *repeat}
+	for _, p := range programs {
+		if match.MatchString(p.name) {
+			fmt.Fprintln(os.Stderr, "measuring:", p.name)
+			m, err := compare(p, tmp, *repeat)
+			if err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			rep.Measures = append(rep.Measures, m)
+		}
+	}
+	for _, r := range rates {
+		if match.MatchString(r.name) {
+			fmt.Fprintln(os.Stderr, "measuring:", r.name)
+			m, err := r.measure(tmp, *repeat)
+			if err != nil {
+				return fmt.Errorf("%s: %w", r.name, err)
+			}
+			m.Name, m.Aim = r.name, r.aim
+			rep.Measures = append(rep.Measures, m)
+		}
+	}
+	if len(rep.Measures) == 0 {
+		return fmt.Errorf("-only %q matches nothing", *only)
+	}
+	if *asJSON {
+		e := json.NewEncoder(os.Stdout)
+		e.SetIndent("", "  ")
+		return e.Encode(rep)
+	}
+	return table(rep)
+}
+
+func table(rep Report) error {
+	fmt.Printf("%s, %d CPUs, medians of %d\n\n", rep.System, rep.CPUs, rep.Repeat)
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "seconds\t"+strings.Join(contestants, "\t")+"\taim")
+	for _, m := range rep.Measures {
+		if m.Unit != "s" {
+			continue
+		}
+		cells := []string{m.Name}
+		for _, c := range contestants {
+			switch v, ok := m.Values[c]; {
+			case !ok:
+				cells = append(cells, "-")
+			case c == bare:
+				cells = append(cells, fmt.Sprintf("%.3f", v))
+			default:
+				cells = append(cells, fmt.Sprintf("%.3f (%.1fx)", v, m.Ratio[c]))
+			}
+		}
+		fmt.Fprintln(w, strings.Join(append(cells, m.Aim), "\t"))
+	}
+	fmt.Fprintln(w)
+	for _, m := range rep.Measures {
+		if m.Unit == "s" {
+			continue
+		}
+		for _, c := range sortedKeys(m.Values) {
+			fmt.Fprintf(w, "%s\t%s\t%.0f %s\t%s\n", m.Name, c, m.Values[c], m.Unit, m.Aim)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, m := range rep.Measures {
+		for _, c := range sortedKeys(m.Missing) {
+			fmt.Printf("not measured: %s, %s: %s\n", m.Name, c, m.Missing[c])
+		}
+	}
+	return nil
+}
