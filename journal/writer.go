@@ -69,8 +69,10 @@ func NewWriter(cfg Config) (*Writer, error) {
 	if err := w.append(&Row{Op: OpStart, Start: &w.cfg.Start}, nil); err != nil {
 		return nil, err
 	}
-	_, err := w.Checkpoint()
-	return w, err
+	if _, err := w.Checkpoint(); err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // Append writes one row and its detail; a nil detail is the empty one. It sets

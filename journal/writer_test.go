@@ -1,66 +1,441 @@
 package journal
 
 import (
-	"os"
-	"path/filepath"
+	"bytes"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/cleanrun-dev/cleanrun/scope"
 )
 
-func testStart() Start {
-	roots := append(scope.SystemRoots(), scope.KernelRoots()...)
-	roots = append(roots,
-		scope.Root{Path: "/work", Mode: scope.WriteTree, Class: scope.Workspace},
-		scope.Root{Path: "/srv/data.csv", Mode: scope.ReadOne, Class: scope.Grant})
-	return Start{Run: [16]byte{1}, Roots: roots, Workspace: "/work", Recorder: "cleanrun test", Backend: "test"}
-}
-
-func TestCreateWriteCheck(t *testing.T) {
-	dir := t.TempDir()
-	w, err := Create(dir, Secret{1, 2, 3}, testStart())
+func TestWriterMakesValidJournal(t *testing.T) {
+	b := newBench(t)
+	b.run(t)
+	head, err := b.Final(Final{Outcome: Completed}, &Detail{Note: "done"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps := []struct {
-		r Row
-		d Detail
-	}{
-		{Row{Phase: PhaseAgent, Op: OpFork, Child: 1}, Detail{}},
-		{Row{Phase: PhaseAgent, Proc: 1, Op: OpExec, Dir: DirIn, Origin: OriginInput, Object: 1, Size: 100}, Detail{Path: "/usr/bin/cat", SHA256: make([]byte, 32)}},
-		{Row{Phase: PhaseAgent, Proc: 1, Op: OpArgv, Dir: DirIn, Origin: OriginDriver, Flags: FlagText, Size: 5}, Detail{Text: []byte("cat x")}},
-		{Row{Phase: PhaseAgent, Proc: 1, Op: OpOpen, Flags: FlagRead, Dir: DirIn, Origin: OriginInput, Object: 2, Size: 7}, Detail{Path: "/work/a/b/x"}},
-		{Row{Phase: PhaseAgent, Proc: 1, Op: OpOpen, Flags: FlagRead | FlagHidden, Result: 2}, Detail{Path: "/home/me/hidden"}},
-		{Row{Phase: PhaseAgent, Proc: 1, Op: OpExit}, Detail{}},
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
 	}
-	for i, s := range steps {
-		if err := w.Append(&s.r, &s.d); err != nil {
-			t.Fatalf("step %d: %v", i, err)
-		}
-	}
-	head, err := w.Final(Final{Outcome: Completed}, nil)
+	sum, err := check(b.rows.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
+	if !sum.Closed() || sum.OutOfScope != 1 || sum.Born != 1 || sum.Ended != 1 {
+		t.Errorf("got %+v, want closed, 1 row out of scope, 1 process", sum)
 	}
-	f, err := os.Open(filepath.Join(dir, RowsFile))
-	if err != nil {
-		t.Fatal(err)
+	if err := sum.CheckHead(head); err != nil {
+		t.Error(err)
 	}
-	defer f.Close()
-	c := NewChecker()
-	for line, err := range Rows(f) {
+	if last, err := ParseHead(b.heads[len(b.heads)-1]); err != nil || last != head {
+		t.Errorf("saved head: got %+v, %v, want %+v", last, err, head)
+	}
+	// Every detail opens its row, in order.
+	var details [][]byte
+	for raw, err := range Details(bytes.NewReader(b.details.Bytes())) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Add(line.Raw); err != nil {
+		details = append(details, raw)
+	}
+	n := 0
+	for line, err := range Rows(bytes.NewReader(b.rows.Bytes())) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		salt := testSecret.Salt(line.Row.Seq)
+		if !line.Row.Opens(salt, details[n]) {
+			t.Errorf("row %d: its detail does not open it", n)
+		}
+		if line.Row.Opens(testSecret.Salt(line.Row.Seq+1), details[n]) || line.Row.Opens(salt, append(details[n], 0)) {
+			t.Errorf("row %d: another salt or detail opens it", n)
+		}
+		n++
+	}
+	if n != len(details) {
+		t.Errorf("got %d details for %d rows", len(details), n)
+	}
+}
+
+// Nothing that is random or of the wall clock is in the bytes.
+func TestRT95_SameRunSameBytes(t *testing.T) {
+	a, b := newBench(t), newBench(t)
+	for _, w := range []*bench{a, b} {
+		w.run(t)
+		if _, err := w.Final(Final{Outcome: Completed}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	sum := c.Summary()
-	if !sum.Closed() || sum.Head != head || sum.OutOfScope != 1 {
-		t.Fatalf("got %+v, want closed, head %v, 1 row out of scope", sum, head)
+	if !bytes.Equal(a.rows.Bytes(), b.rows.Bytes()) || !bytes.Equal(a.details.Bytes(), b.details.Bytes()) {
+		t.Error("two equal runs gave different bytes")
 	}
+}
+
+// TestRT88_NoPlaintextInRows: what rows say of names and contents is digests
+// under the run's secret.
+func TestRT88_NoPlaintextInRows(t *testing.T) {
+	b := newBench(t)
+	b.run(t)
+	if err := b.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	raw := sha256.Sum256([]byte("/work/a/b/x"))
+	for _, secret := range [][]byte{[]byte("hidden"), []byte("/work/a"), []byte("cat"), raw[:]} {
+		if bytes.Contains(b.details.Bytes(), secret) == bytes.Equal(secret, raw[:]) {
+			t.Fatalf("positive control: %q", secret)
+		}
+		if bytes.Contains(b.rows.Bytes(), secret) {
+			t.Errorf("the rows hold %q", secret)
+		}
+	}
+}
+
+func TestSecretIsHKDF(t *testing.T) {
+	want := func(info string) []byte {
+		key, err := hkdf.Key(sha256.New, testSecret[:], []byte("cleanrun/journal/secret/v1"), info, 32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	if got := testSecret.PathKey(); !bytes.Equal(got[:], want("path-key")) {
+		t.Errorf("PathKey: got %x", got)
+	}
+	if got := testSecret.Salt(258); !bytes.Equal(got[:], want("row-salt\x00\x00\x00\x00\x00\x00\x01\x02")) {
+		t.Errorf("Salt: got %x", got)
+	}
+	if DrawSecret() == DrawSecret() {
+		t.Error("two draws are equal")
+	}
+}
+
+func TestCommitDefinition(t *testing.T) {
+	salt := [32]byte{9}
+	want := sha256.Sum256(slices.Concat([]byte("cleanrun/journal/commit/v1\x00"), salt[:], []byte("detail")))
+	if got := Commit(salt, []byte("detail")); got != want {
+		t.Errorf("got %x, want %x", got, want)
+	}
+}
+
+// A row that breaks a rule is refused, writes nothing, and poisons nothing.
+func TestRefusedRowIsNotWritten(t *testing.T) {
+	b := newBench(t)
+	b.run(t)
+	before := b.Summary().Head
+	for name, s := range map[string]struct {
+		step
+		rule Rule
+	}{
+		"unborn process": {step{Row{Phase: PhaseAgent, Proc: 5, Op: OpExit}, Detail{}}, RuleProc},
+		"second birth":   {step{Row{Phase: PhaseAgent, Op: OpFork, Child: 1}, Detail{}}, RuleProc},
+		"earlier phase":  {step{Row{Op: OpLost}, Detail{}}, RulePhase},
+		"run never wrote": {step{Row{Phase: PhaseAgent, Proc: 1, Op: OpOpen, Flags: FlagRead, Dir: DirIn, Origin: OriginRun, Object: 2},
+			Detail{Path: "/work/a/b/x"}}, RuleOrigin},
+		"undeclared directory": {step{Row{Phase: PhaseAgent, Proc: 1, Op: OpUnlink, Path: &PathRef{Dir: 99}}, Detail{}}, RuleDir},
+		"start":                {step{Row{Op: OpStart}, Detail{}}, RuleOp},
+		"unknown":              {step{Row{Op: OpLost + 1}, Detail{}}, RuleOp},
+	} {
+		if err := b.Append(&s.r, &s.d); !isRule(err, s.rule) {
+			t.Errorf("%s: got %v, want rule %s", name, err, s.rule)
+		}
+	}
+	if err := b.Append(&Row{Phase: PhaseAgent, Proc: 1, Op: OpUnlink}, &Detail{Path: "relative"}); err == nil {
+		t.Error("relative path: got no error")
+	}
+	if after := b.Summary().Head; after != before {
+		t.Errorf("got head %+v, want %+v", after, before)
+	}
+	if err := b.Append(&Row{Phase: PhaseAgent, Op: OpLost}, nil); err != nil {
+		t.Errorf("a good row after refused ones: %v", err)
+	}
+}
+
+// A recorder that numbers directories itself.
+func TestCallerNumbersDirectories(t *testing.T) {
+	b := newBench(t)
+	h := scope.NewHasher(testSecret.PathKey())
+	for _, s := range steps() {
+		for i, p := range [2]string{s.d.Path, s.d.Path2} {
+			if p == "" {
+				continue
+			}
+			ref, fresh, err := h.Path(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range fresh {
+				r := Row{Phase: s.r.Phase, Op: OpDir, Child: n.Number, Path: &PathRef{Dir: n.Ref.Dir, Digest: n.Ref.Digest}}
+				if err := b.Append(&r, &Detail{Path: n.Path}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			*[2]**PathRef{&s.r.Path, &s.r.Path2}[i] = &PathRef{Dir: ref.Dir, Digest: ref.Digest}
+		}
+		if err := b.Append(&s.r, &s.d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Append(&Row{Phase: PhaseAgent, Op: OpFinal, Final: &Final{Outcome: Completed}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Flush(); err != nil {
+		t.Errorf("Flush after the final row: %v", err)
+	}
+	own := newBench(t)
+	own.run(t)
+	if _, err := own.Final(Final{Outcome: Completed}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(own.rows.Bytes(), b.rows.Bytes()) {
+		t.Error("the writer's own numbering gives another journal")
+	}
+}
+
+func TestClosedWriter(t *testing.T) {
+	b := newBench(t)
+	b.run(t)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if sum, err := check(b.rows.Bytes()); err != nil || sum.Closed() {
+		t.Errorf("Close without Final: got closed %v, %v, want an open journal", sum.Closed(), err)
+	}
+	if err := b.Append(&Row{Phase: PhaseAgent, Op: OpLost}, nil); err != ErrClosed {
+		t.Errorf("Append: got %v, want ErrClosed", err)
+	}
+	if _, err := b.Final(Final{Outcome: Completed}, nil); err != ErrClosed {
+		t.Errorf("Final: got %v, want ErrClosed", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+}
+
+// Each fault poisons the writer for ever: the first cause comes back from every
+// later call, no later row reaches the files, and what is there is a valid prefix
+// plus at most a torn tail.
+func TestFaultsPoison(t *testing.T) {
+	full, broken := syscall.ENOSPC, syscall.EIO
+	for name, c := range map[string]struct {
+		set   func(*bench)
+		cause error
+	}{
+		"rows full":                {func(b *bench) { b.rows.limit, b.rows.full = b.rows.Len()+300, full }, full},
+		"rows full at once":        {func(b *bench) { b.rows.limit, b.rows.full = b.rows.Len(), full }, full},
+		"details full":             {func(b *bench) { b.details.limit, b.details.full = b.details.Len()+10, full }, full},
+		"rows short":               {func(b *bench) { b.rows.limit, b.rows.short = b.rows.Len()+300, true }, io.ErrShortWrite},
+		"details short":            {func(b *bench) { b.details.limit, b.details.short = b.details.Len()+1, true }, io.ErrShortWrite},
+		"rows not synced":          {func(b *bench) { b.rows.badSync = broken }, broken},
+		"details not synced":       {func(b *bench) { b.details.badSync = broken }, broken},
+		"head not saved":           {func(b *bench) { b.badHead = broken }, broken},
+		"rows closed descriptor":   {func(b *bench) { b.rows.limit, b.rows.full = b.rows.Len(), syscall.EBADF }, syscall.EBADF},
+		"details closed, by error": {func(b *bench) { b.details.limit, b.details.full = b.details.Len(), io.ErrClosedPipe }, io.ErrClosedPipe},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
+			b := newBench(t)
+			c.set(b)
+			b.run(t)
+			_, err := b.Checkpoint()
+			if !errors.Is(err, c.cause) {
+				t.Fatalf("got %v, want the cause %v", err, c.cause)
+			}
+			// The fault goes away; the writer must not come back.
+			b.rows.limit, b.details.limit, b.rows.badSync, b.details.badSync, b.badHead = 0, 0, nil, nil, nil
+			rows, details, heads := b.rows.Len(), b.details.Len(), len(b.heads)
+			again := map[string]error{"Append": b.Append(&Row{Phase: PhaseAgent, Op: OpLost}, nil), "Flush": b.Flush()}
+			_, again["Checkpoint"] = b.Checkpoint()
+			_, again["Final"] = b.Final(Final{Outcome: Completed}, nil)
+			again["Close"] = b.Close()
+			for call, got := range again {
+				if got == nil || got.Error() != err.Error() || !errors.Is(got, c.cause) {
+					t.Errorf("%s: got %v, want %v", call, got, err)
+				}
+			}
+			if b.rows.Len() != rows || b.details.Len() != details || len(b.heads) != heads {
+				t.Error("bytes were written after the fault")
+			}
+			prefix := new(bytes.Buffer)
+			for line, err := range Rows(bytes.NewReader(b.rows.Bytes())) {
+				if err != nil {
+					if !isRule(err, RuleFrame) {
+						t.Errorf("got %v, want at most a torn tail", err)
+					}
+					break
+				}
+				prefix.Write(appendRecord(nil, line.Raw))
+			}
+			if sum, err := check(prefix.Bytes()); err != nil || sum.Closed() {
+				t.Errorf("what is there: got closed %v, %v, want a valid open prefix", sum.Closed(), err)
+			}
+		})
+	}
+}
+
+func TestFaultAtStart(t *testing.T) {
+	b := new(bench)
+	b.rows.limit, b.rows.full = 10, syscall.ENOSPC
+	if w, err := NewWriter(b.config()); !errors.Is(err, syscall.ENOSPC) || w != nil {
+		t.Errorf("got %v, %v, want no writer and ENOSPC", w, err)
+	}
+	bad := new(bench).config()
+	bad.Start.Workspace = "/elsewhere"
+	if w, err := NewWriter(bad); !isRule(err, RuleStart) || w != nil {
+		t.Errorf("got %v, %v, want no writer and rule start", w, err)
+	}
+}
+
+// Flush hands over; only a checkpoint syncs.
+func TestFlushAndCheckpoint(t *testing.T) {
+	b := newBench(t)
+	syncs, writes := b.rows.syncs, b.rows.writes
+	b.run(t)
+	if b.rows.writes != writes {
+		t.Error("a buffered row was written at once")
+	}
+	if err := b.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if b.rows.writes != writes+1 || b.rows.syncs != syncs {
+		t.Errorf("Flush: got %d writes and %d syncs more, want 1 and 0", b.rows.writes-writes, b.rows.syncs-syncs)
+	}
+	if err := b.Flush(); err != nil || b.rows.writes != writes+1 {
+		t.Error("a second Flush wrote")
+	}
+	head, err := b.Checkpoint()
+	if err != nil || b.rows.syncs != syncs+1 || b.details.syncs != syncs+1 {
+		t.Errorf("Checkpoint: got %d syncs more, %v, want 1", b.rows.syncs-syncs, err)
+	}
+	sum, err := check(b.rows.Bytes())
+	if err != nil || sum.CheckHead(head) != nil {
+		t.Errorf("the rows are not the head's: %v", err)
+	}
+}
+
+func TestBufferIsBounded(t *testing.T) {
+	b := newBench(t)
+	manyRows(t, b.Writer, 5000)
+	if got := len(b.Writer.rows) + len(b.Writer.details); got >= flushAt {
+		t.Errorf("got %d bytes buffered, want below %d", got, flushAt)
+	}
+	if b.rows.writes < 3 {
+		t.Errorf("got %d writes, want some without being asked", b.rows.writes)
+	}
+}
+
+func TestConcurrentAppend(t *testing.T) {
+	b := newBench(t)
+	if err := b.Append(&Row{Phase: PhaseAgent, Op: OpFork, Child: 1}, nil); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	const workers, each = 8, 200
+	for n := range workers {
+		wg.Go(func() {
+			for i := range each {
+				r := Row{Phase: PhaseAgent, Proc: 1, Op: OpOpen, Flags: FlagRead, Dir: DirIn, Origin: OriginInput, Object: 1, Size: 1}
+				if err := b.Append(&r, &Detail{Path: "/usr/" + string(rune('a'+i%7)) + "/" + string(rune('a'+n)) + "/x"}); err != nil {
+					t.Error(err)
+					return
+				}
+				if i%50 == 0 {
+					if _, err := b.Checkpoint(); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if _, err := b.Final(Final{Outcome: Cancelled, Code: 130}, nil); err != nil {
+		t.Fatal(err)
+	}
+	sum, err := check(b.rows.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	opens := uint64(0)
+	for _, c := range sum.Counts {
+		if c.Op == OpOpen {
+			opens = c.N
+		}
+	}
+	if opens != workers*each {
+		t.Errorf("got %d opens, want %d", opens, workers*each)
+	}
+	if len(b.heads) != 2+workers*4 {
+		t.Errorf("got %d heads, want %d", len(b.heads), 2+workers*4)
+	}
+}
+
+// Linux names are bytes; CBOR text is UTF-8.
+func TestNamesThatAreNotUTF8(t *testing.T) {
+	b := newBench(t)
+	b.run(t)
+	d := Detail{Path: "/work/caf\xe9\xff", Argv: []string{"a\xfe"}, Env: []string{"ok"}, Note: "n\xc3"}
+	if err := b.Append(&Row{Phase: PhaseAgent, Proc: 1, Op: OpUnlink}, &d); err != nil {
+		t.Fatal(err)
+	}
+	if d.Path != "/work/caf\xe9\xff" {
+		t.Error("the caller's detail was changed")
+	}
+	if err := b.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	var last []byte
+	for raw, err := range Details(bytes.NewReader(b.details.Bytes())) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = raw
+	}
+	got, err := ParseDetail(last)
+	if err != nil || got.Path != `/work/caf\xe9\xff` || got.Argv[0] != `a\xfe` || got.Note != `n\xc3` {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// The clock may run back; the rows do not.
+func TestTimeNeverDecreases(t *testing.T) {
+	b := newBench(t)
+	b.run(t)
+	b.now = 0
+	r := Row{Phase: PhaseAgent, Op: OpLost}
+	last := b.checker.last.Time
+	if err := b.Append(&r, nil); err != nil || r.Time != last {
+		t.Errorf("got time %d, %v, want %d", r.Time, err, last)
+	}
+}
+
+func BenchmarkAppend(b *testing.B) {
+	w := newBench(b)
+	w.rows.limit, w.details.limit = 0, 0
+	b.ResetTimer()
+	manyRows(b, w.Writer, b.N)
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+}
+
+func BenchmarkCheck(b *testing.B) {
+	w := newBench(b)
+	manyRows(b, w.Writer, 100_000)
+	if err := w.Flush(); err != nil {
+		b.Fatal(err)
+	}
+	n := uint64(0)
+	b.SetBytes(int64(w.rows.Len()))
+	for b.Loop() {
+		sum, err := check(w.rows.Bytes())
+		if err != nil {
+			b.Fatal(err)
+		}
+		n += sum.Head.Size
+	}
+	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "rows/s")
 }
