@@ -1,0 +1,218 @@
+package sandbox
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cleanrun-dev/cleanrun/internal/seccomp"
+	"github.com/cleanrun-dev/cleanrun/sandbox/internal/mounts"
+	"github.com/cleanrun-dev/cleanrun/sandbox/internal/privs"
+	"github.com/cleanrun-dev/cleanrun/sandbox/internal/stdio"
+)
+
+// Words on the link between broker, pid 1 and shim. "go" is the broker's
+// permission for the next step; a link that ends means that the broker is gone.
+const (
+	wordReady = "ready" // pid 1: /proc is mounted
+	wordHello = "hello" // shim: here is my process id
+	wordGo    = "go"
+	wordExit  = "exit" // pid 1: the program ended, with its wait status
+	wordFD    = "fd"   // shim: here is the listener
+)
+
+func await() error {
+	var b [16]byte
+	for {
+		n, err := unix.Read(linkFD, b[:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return fmt.Errorf("the broker is gone (%v)", err)
+		}
+		if string(b[:n]) != wordGo {
+			return fmt.Errorf("broker said %q, want %q", b[:n], wordGo)
+		}
+		return nil
+	}
+}
+
+func say(word string) error {
+	_, err := unix.Write(linkFD, []byte(word))
+	return err
+}
+
+// initProcess is pid 1 of the sandbox: it mounts /proc, starts the shim, and reaps.
+// When the program ends it ends too, and the kernel kills what is left.
+func initProcess(s *stage) error {
+	catchSignals()
+	if err := mounts.Proc(); err != nil {
+		return &Unavailable{What: "procfs", Err: err, Hint: "a container that masks parts of /proc does not let a new one be mounted: run outside of it"}
+	}
+	if err := loopback(); err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("make pid 1 undumpable: %w", err)
+	}
+	if err := say(wordReady); err != nil {
+		return err
+	}
+	if err := await(); err != nil {
+		return err
+	}
+	var attr syscall.SysProcAttr
+	if !s.Root {
+		attr.AmbientCaps = []uintptr{unix.CAP_SETPCAP}
+	}
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{stageShim}, &syscall.ProcAttr{
+		Dir: s.Workspace, Files: []uintptr{0, 1, 2, linkFD, configFD, terminalFD}, Sys: &attr,
+	})
+	if err != nil {
+		return fmt.Errorf("start shim: %w", err)
+	}
+	// The program alone holds its streams: closing one must be seen.
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	for fd := range 3 {
+		if err := unix.Dup3(null, fd, 0); err != nil {
+			return err
+		}
+	}
+	unix.Close(terminalFD)
+	for {
+		var ws unix.WaitStatus
+		p, err := unix.Wait4(-1, &ws, unix.WALL, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("wait for the program: %w", err)
+		}
+		if p == pid && (ws.Exited() || ws.Signaled()) {
+			return say(wordExit + string(binary.LittleEndian.AppendUint32(nil, uint32(ws))))
+		}
+	}
+}
+
+// loopback brings the only interface up.
+func loopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil // a kernel without IPv4
+	}
+	defer unix.Close(fd)
+	var req struct {
+		name  [unix.IFNAMSIZ]byte
+		flags uint16
+		_     [22]byte
+	}
+	copy(req.name[:], "lo")
+	req.flags = unix.IFF_UP | unix.IFF_RUNNING
+	if _, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCSIFFLAGS, uintptr(unsafe.Pointer(&req))); e != 0 {
+		return fmt.Errorf("bring up loopback: %w", e)
+	}
+	return nil
+}
+
+// shim becomes the program: it gives up its rights, installs the filter, opens
+// the control file as the program would, and executes.
+func shim(s *stage) error {
+	path, err := lookPath(s.Command[0], lookup(s.Env, "PATH"))
+	if err != nil {
+		return err
+	}
+	terminal := -1
+	if _, err := unix.IoctlGetTermios(terminalFD, unix.TCGETS); err == nil {
+		terminal = terminalFD
+	}
+	if err := stdio.TakeTerminal(terminal); err != nil {
+		return err
+	}
+	if err := say(wordHello); err != nil {
+		return err
+	}
+	if err := await(); err != nil {
+		return err
+	}
+	if err := privs.Drop(s.Root); err != nil {
+		return err
+	}
+	// What exec would do for a program that it may read: /proc/self belongs to
+	// the program.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	arch, err := seccomp.Native()
+	if err != nil {
+		return &Unavailable{What: "architecture", Err: err}
+	}
+	// From here on this thread's calls are notified; none may be before the
+	// broker has the listener.
+	listener, err := seccomp.Install(arch.Filter())
+	if err != nil {
+		return &Unavailable{What: "seccomp-notify", Err: err, Hint: "run outside the container, or use Linux 5.19 or newer"}
+	}
+	if err := unix.Sendmsg(linkFD, []byte(wordFD), unix.UnixRights(listener), nil, 0); err != nil {
+		os.Exit(OwnFailure)
+	}
+	unix.Close(listener)
+	if err := await(); err != nil {
+		os.Exit(OwnFailure)
+	}
+	if s.Control && readControl() != nil {
+		os.Exit(OwnFailure)
+	}
+	// A failure of the last step is told to the broker, so only now is the link
+	// closed, by exec.
+	if err := unix.CloseRange(linkFD+1, ^uint(0), 0); err != nil {
+		os.Exit(OwnFailure)
+	}
+	err = syscall.Exec(path, s.Command, s.Env)
+	return fmt.Errorf("execute %s: %w", path, err)
+}
+
+func readControl() error {
+	fd, err := unix.Open(ControlPath, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	var b [4096]byte
+	for {
+		n, err := unix.Read(fd, b[:])
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+}
+
+// lookPath finds the command on the PATH of its own environment.
+func lookPath(name, path string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	if path == "" {
+		path = "/usr/bin:/bin"
+	}
+	for _, d := range strings.Split(path, ":") {
+		if d == "" {
+			d = "."
+		}
+		p := d + "/" + name
+		var st unix.Stat_t
+		if unix.Stat(p, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && unix.Access(p, unix.X_OK) == nil {
+			return p, nil
+		}
+	}
+	return "", fmt.Errorf("command %q: %w on PATH inside the sandbox", name, exec.ErrNotFound)
+}

@@ -1,0 +1,258 @@
+// Package broker answers the system calls of a run: it opens files itself, hands
+// the descriptors over, performs changes of names and metadata itself, and
+// writes a row before each answer.
+//
+// Its process is a member of the sandbox's user and mount namespaces and has the
+// run's root, but stands outside its process namespace. Each worker thread has
+// exactly the program's rights and a root, directory and umask of its own.
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cleanrun-dev/cleanrun/internal/seccomp"
+	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/sandbox/internal/privs"
+	"github.com/cleanrun-dev/cleanrun/sandbox/internal/record"
+)
+
+// A Broker serves one listener.
+type Broker struct {
+	Listener *seccomp.Listener
+	Arch     *seccomp.Arch
+	Recorder *record.Recorder
+	Proc     int         // outer procfs, O_PATH
+	Root     bool        // the program runs as root
+	Control  string      // path of the control file, "" for none
+	Abort    func(error) // ends the run; called at most once
+
+	Received, Answered, Void atomic.Uint64
+
+	handlers map[int32]handler
+	abort    sync.Once
+	group    sync.WaitGroup
+	mu       sync.Mutex
+	expected map[int]image            // by calling thread
+	stuck    map[uint64]*record.Event // opens that wait for a peer, by notification
+	command  bool                     // the command's exec was seen
+	devices  map[uint64]bool          // device number to pseudo file system
+}
+
+type handler func(w *worker, c *call)
+
+// A call is one notification.
+type call struct {
+	seccomp.Notif
+	tid  int
+	proc uint32
+	name string
+}
+
+// worker is one thread.
+type worker struct {
+	*Broker
+	proc   int
+	rights privs.Worker
+	umask  int
+	page   [pathMax]byte
+}
+
+// Start starts n workers. They end when no task is left under the filter.
+func (b *Broker) Start(n int) error {
+	b.expected, b.stuck = map[int]image{}, map[uint64]*record.Event{}
+	b.devices = map[uint64]bool{}
+	b.handlers = map[int32]handler{}
+	for name, h := range calls {
+		if nr, ok := b.Arch.Number(name); ok {
+			b.handlers[nr] = h
+		}
+	}
+	ready := make(chan error)
+	for range n {
+		b.group.Go(func() {
+			w, err := b.thread()
+			ready <- err
+			if err == nil {
+				w.serve()
+			}
+		})
+	}
+	for range n {
+		if err := <-ready; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// thread prepares the calling goroutine's thread, for good: it is never
+// unlocked, so it ends with the goroutine.
+func (b *Broker) thread() (*worker, error) {
+	runtime.LockOSThread()
+	if err := seccomp.MaskSignals(); err != nil {
+		return nil, fmt.Errorf("mask signals: %w", err)
+	}
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return nil, fmt.Errorf("unshare file system attributes: %w", err)
+	}
+	unix.Umask(0)
+	rights, err := privs.NewWorker(b.Root)
+	if err != nil {
+		return nil, fmt.Errorf("worker capabilities: %w", err)
+	}
+	return &worker{Broker: b, proc: b.Proc, rights: rights}, nil
+}
+
+// Wait returns when all workers have ended. Opens that still wait for a peer
+// are void: no caller is left.
+func (b *Broker) Wait() {
+	b.group.Wait()
+	b.mu.Lock()
+	stuck := b.stuck
+	b.stuck = map[uint64]*record.Event{}
+	b.mu.Unlock()
+	for range len(stuck) {
+		// Which one is first does not matter: the rows are alike but for the
+		// process, and they are sorted by it.
+		var next *record.Event
+		var id uint64
+		for i, e := range stuck {
+			if next == nil || e.Proc < next.Proc || e.Proc == next.Proc && i < id {
+				next, id = e, i
+			}
+		}
+		delete(stuck, id)
+		next.Result = unix.EINTR
+		if seq, err := b.Recorder.Add(next); err == nil {
+			_ = b.Recorder.Void(next.Proc, seq) // a poisoned journal has its own report
+		}
+		b.Void.Add(1)
+	}
+}
+
+func (w *worker) serve() {
+	c := new(call)
+	for {
+		err := w.Listener.Recv(&c.Notif)
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			w.fatal(err)
+			return
+		}
+		w.Received.Add(1)
+		c.tid = int(c.PID)
+		c.proc = w.Recorder.Process(c.tid)
+		c.name = w.Arch.Call(c.Nr)
+		w.handle(c)
+	}
+}
+
+func (w *worker) handle(c *call) {
+	if c.proc == 0 {
+		w.fatal(fmt.Errorf("thread %d called %s without a recorded birth", c.tid, c.name))
+		w.reply(c, 0, func() error { return w.Listener.Fail(c.ID, unix.EIO) })
+		return
+	}
+	verdict := w.Arch.Decide(c.Nr, c.Args)
+	h := w.handlers[c.Nr]
+	switch {
+	case verdict.Class == seccomp.Notify && h != nil:
+		h(w, c)
+	case verdict.Class == seccomp.Refuse:
+		w.denied(c, verdict.Errno)
+	default:
+		w.denied(c, unix.ENOSYS)
+	}
+}
+
+// denied records a call that the sandbox refuses.
+func (w *worker) denied(c *call, e syscall.Errno) {
+	args := map[string]uint64{"number": uint64(uint32(c.Nr))}
+	w.fail(c, &record.Event{Op: journal.OpDenied, Detail: journal.Detail{Args: args}}, e)
+}
+
+func (w *worker) fatal(err error) { w.abort.Do(func() { w.Abort(err) }) }
+
+// finish writes the row of e and then answers. An answer that fails for another
+// reason than a caller that is gone is returned.
+func (w *worker) finish(c *call, e *record.Event, answer func() error) error {
+	e.Proc = c.proc
+	e.Detail.Syscall = c.name
+	seq, err := w.Recorder.Add(e)
+	if err != nil {
+		w.fatal(err)
+		answer = func() error { return w.Listener.Fail(c.ID, unix.EIO) }
+	}
+	return w.reply(c, seq, answer)
+}
+
+func (w *worker) reply(c *call, seq uint64, answer func() error) error {
+	err := answer()
+	switch {
+	case err == nil:
+		w.Answered.Add(1)
+	case errors.Is(err, seccomp.ErrGone):
+		w.Void.Add(1)
+		if err := w.Recorder.Void(c.proc, seq); err != nil {
+			w.fatal(err)
+		}
+		return nil
+	}
+	return err
+}
+
+// fail writes the row and answers with an errno; 0 is success.
+func (w *worker) fail(c *call, e *record.Event, result syscall.Errno) {
+	e.Result = result
+	if err := w.finish(c, e, func() error { return w.Listener.Fail(c.ID, result) }); err != nil {
+		w.fatal(err)
+	}
+}
+
+// proceed writes the row and lets the kernel perform the call.
+func (w *worker) proceed(c *call, e *record.Event) {
+	if err := w.finish(c, e, func() error { return w.Listener.Continue(c.ID) }); err != nil {
+		w.fatal(err)
+	}
+}
+
+// gone tells, right before a side effect, that the caller does not wait any
+// more. It then records the call as void.
+func (w *worker) gone(c *call, e *record.Event) bool {
+	if w.Listener.Valid(c.ID) {
+		return false
+	}
+	e.Result = unix.EINTR
+	if err := w.finish(c, e, func() error { return seccomp.ErrGone }); err != nil {
+		w.fatal(err)
+	}
+	return true
+}
+
+// takeUmask gives the thread the caller's umask, so that the kernel applies it,
+// or a default ACL in its place.
+func (w *worker) takeUmask(c *call) syscall.Errno {
+	field, err := record.Status(w.proc, c.tid)
+	if err != nil {
+		return unix.ESRCH
+	}
+	m := 0
+	for _, d := range field("Umask") {
+		m = m<<3 | int(d-'0')&7
+	}
+	if m != w.umask {
+		unix.Umask(m)
+		w.umask = m
+	}
+	return 0
+}

@@ -1,0 +1,441 @@
+package broker
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/sandbox/internal/record"
+)
+
+// An image is what an exec must turn out to be. The kernel opens the files of
+// an exec by itself, so the broker records what it found and the tracer compares
+// before the new program runs its first instruction.
+type image struct {
+	file   identity // what /proc/PID/exe must be
+	argv   []string // what /proc/PID/cmdline must be
+	loader identity // ELF interpreter on a writable mount, else zero
+}
+
+// identity of a file version.
+type identity struct {
+	dev, ino     uint64
+	size         int64
+	mtime, ctime unix.Timespec
+}
+
+func identify(st *unix.Stat_t) identity {
+	return identity{uint64(st.Dev), st.Ino, st.Size, st.Mtim, st.Ctim}
+}
+
+// maxInterpreters is the kernel's limit on #! chains.
+const maxInterpreters = 5
+
+const maxArgv = 6 << 20 // of an argument vector, as the kernel bounds it
+
+// executable is one file of an exec.
+type executable struct {
+	fd       int
+	readable bool
+	name     string
+	st       unix.Stat_t
+	head     []byte
+}
+
+func (x *executable) close() { unix.Close(x.fd) }
+
+func (w *worker) exec(c *call, dirfd int32, addr, argvAddr, envAddr uint64, flags int) {
+	e := &record.Event{Op: journal.OpExec}
+	p, err := w.path(c, addr)
+	var at place
+	if err == 0 {
+		at, err = w.start(c, dirfd, p)
+	}
+	if err == 0 && flags&^(unix.AT_EMPTY_PATH|unix.AT_SYMLINK_NOFOLLOW) != 0 {
+		err = unix.EINVAL
+	}
+	var argv []string
+	if err == 0 {
+		argv, err = w.vector(c, argvAddr, maxArgv)
+	}
+	if err != 0 {
+		w.fail(c, e, err)
+		return
+	}
+	defer at.close()
+	x, err := w.executable(c, &at, flags)
+	if err != 0 {
+		e.Path = w.name(c, at, flags&unix.AT_SYMLINK_NOFOLLOW == 0)
+		w.asked(e, p)
+		w.fail(c, e, err)
+		return
+	}
+	defer x.close()
+	e.Path = x.name
+	w.asked(e, p)
+	e.Detail.Env = w.variables(c, envAddr)
+	e.Detail.Cwd = w.cwd(c)
+	script := p
+	if dirfd != noDir && !strings.HasPrefix(p, "/") { // the name that the kernel gives a script
+		script = "/dev/fd/" + strconv.Itoa(int(dirfd))
+		if p != "" {
+			script += "/" + p
+		}
+	}
+	var want image
+	rows := []*record.Event{e}
+	w.executed(c, e, x)
+	if len(argv) == 0 {
+		argv = []string{""}
+	}
+	want.argv = argv
+	err = w.chain(c, x, script, &want, &rows)
+	if err != 0 {
+		e.Dir, e.Origin, e.Size, e.Flags, e.Detail.SHA256 = 0, 0, 0, 0, nil
+		w.fail(c, e, err)
+		return
+	}
+	text := []byte(strings.Join(argv, "\x00"))
+	args := &record.Event{Op: journal.OpArgv, Flags: journal.FlagText, Size: uint64(len(text))}
+	args.Dir, args.Origin = journal.DirOut, journal.OriginRun
+	args.Detail.Text, args.Detail.Argv = text, argv
+	w.mu.Lock()
+	if !w.command { // the command line comes from the driver
+		w.command = true
+		w.Recorder.SetPhase(journal.PhaseAgent)
+		args.Dir, args.Origin = journal.DirIn, journal.OriginDriver
+	}
+	w.expected[c.tid] = want
+	w.mu.Unlock()
+	for _, row := range rows {
+		row.Proc = c.proc
+		row.Detail.Syscall = c.name
+		if _, err := w.Recorder.Add(row); err != nil {
+			w.fatal(err)
+		}
+	}
+	w.proceed(c, args)
+}
+
+// executable opens a file that is to be executed, with the checks that the
+// kernel will make.
+func (w *worker) executable(c *call, at *place, flags int) (*executable, syscall.Errno) {
+	x := &executable{fd: -1, readable: true}
+	var e syscall.Errno
+	if at.path == "" && flags&unix.AT_EMPTY_PATH != 0 && at.own {
+		fd, err := unix.FcntlInt(uintptr(at.dir), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return nil, errnoOf(err)
+		}
+		x.fd = fd
+	} else {
+		x.fd, e = w.target(c, at, flags&unix.AT_SYMLINK_NOFOLLOW == 0)
+	}
+	if e != 0 {
+		return nil, e
+	}
+	return w.inspect(x)
+}
+
+// inspect takes over x.fd, an O_PATH descriptor.
+func (w *worker) inspect(x *executable) (*executable, syscall.Errno) {
+	refuse := func(e syscall.Errno) (*executable, syscall.Errno) {
+		unix.Close(x.fd)
+		return nil, e
+	}
+	if err := unix.Fstat(x.fd, &x.st); err != nil {
+		return refuse(errnoOf(err))
+	}
+	switch x.st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+	case unix.S_IFLNK:
+		return refuse(unix.ELOOP)
+	default:
+		return refuse(unix.EACCES)
+	}
+	if err := unix.Faccessat2(x.fd, "", unix.X_OK, unix.AT_EMPTY_PATH|unix.AT_EACCESS); err != nil {
+		return refuse(unix.EACCES)
+	}
+	x.name = w.nameOf(x.fd)
+	fd, err := unix.Openat(w.proc, again(x.fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	if err != nil {
+		if e := w.rights.With(func() {
+			fd, err = unix.Openat(w.proc, again(x.fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+		}); e != nil {
+			return refuse(unix.EIO)
+		}
+	}
+	if err != nil {
+		x.readable = false
+		return x, 0
+	}
+	unix.Close(x.fd)
+	x.fd = fd
+	b := make([]byte, 256) // BINPRM_BUF_SIZE
+	n, err := unix.Pread(fd, b, 0)
+	if err != nil {
+		return refuse(errnoOf(err))
+	}
+	x.head = b[:n]
+	return x, 0
+}
+
+// executed puts the file's content into its row. Two execs may name each
+// other's files, so the lock is not held until the row is written.
+func (w *worker) executed(c *call, e *record.Event, x *executable) {
+	f := w.Recorder.File(&x.st, false)
+	f.Lock()
+	defer f.Unlock()
+	e.Object = f.Number
+	if x.name == "" {
+		f.Nameless(c.proc)
+		e.Detail.Note = "file without a name"
+	}
+	if !x.readable {
+		e.Flags |= journal.FlagUnreadable
+		return
+	}
+	if err := w.expose(c, e, f, x.fd, true); err != nil {
+		w.fatal(err)
+	}
+	// Stat again: identity must be that of the version that was hashed.
+	if err := unix.Fstat(x.fd, &x.st); err != nil {
+		w.fatal(err)
+	}
+}
+
+// chain adds the interpreters: those of #! lines, then the ELF interpreter.
+func (w *worker) chain(c *call, x *executable, script string, want *image, rows *[]*record.Event) syscall.Errno {
+	for depth := 0; ; depth++ {
+		if !bytes.HasPrefix(x.head, []byte("#!")) {
+			break
+		}
+		if depth == maxInterpreters {
+			return unix.ELOOP
+		}
+		interpreter, arg, ok := parseShebang(x.head)
+		if !ok {
+			return unix.ENOEXEC
+		}
+		argv := []string{interpreter}
+		if arg != "" {
+			argv = append(argv, arg)
+		}
+		argv = append(argv, script)
+		want.argv = append(argv, want.argv[1:]...)
+		script = interpreter
+		next, err := w.interpreter(c, interpreter, rows)
+		if err != 0 {
+			return err
+		}
+		defer next.close()
+		x = next
+	}
+	want.file = identify(&x.st)
+	loader, foreign := elfInterpreter(x.fd, x.head)
+	if foreign {
+		return unix.ENOEXEC // a 32-bit program would be killed at its first call
+	}
+	if loader == "" {
+		return 0
+	}
+	l, err := w.interpreter(c, loader, rows)
+	if err != 0 {
+		return err
+	}
+	defer l.close()
+	var fs unix.Statfs_t
+	if unix.Fstatfs(l.fd, &fs) != nil || fs.Flags&unix.ST_RDONLY == 0 {
+		want.loader = identify(&l.st)
+	}
+	return 0
+}
+
+// interpreter opens what a #! line or an ELF file names, and makes its row. A
+// relative name starts in the caller's directory.
+func (w *worker) interpreter(c *call, p string, rows *[]*record.Event) (*executable, syscall.Errno) {
+	at, err := w.start(c, noDir, p)
+	if err != 0 {
+		return nil, err
+	}
+	defer at.close()
+	x, err := w.executable(c, &at, 0)
+	if err != 0 {
+		return nil, err
+	}
+	e := &record.Event{Op: journal.OpInterp, Path: x.name}
+	if x.name == "" {
+		e.Path = w.lexical(at)
+	}
+	w.asked(e, p)
+	w.executed(c, e, x)
+	*rows = append(*rows, e)
+	return x, 0
+}
+
+// parseShebang splits the first line as the kernel does (fs/binfmt_script.c).
+func parseShebang(head []byte) (interpreter, arg string, ok bool) {
+	line, _, ended := bytes.Cut(head[2:], []byte{'\n'})
+	text := strings.Trim(string(line), " \t")
+	interpreter, arg = text, ""
+	if i := strings.IndexAny(text, " \t"); i >= 0 {
+		interpreter, arg = text[:i], strings.Trim(text[i:], " \t")
+	} else if !ended && len(head) == 256 {
+		return "", "", false // the name may be cut off
+	}
+	interpreter, _, _ = strings.Cut(interpreter, "\x00")
+	arg, _, _ = strings.Cut(arg, "\x00")
+	return interpreter, arg, interpreter != ""
+}
+
+// elfInterpreter reads PT_INTERP. foreign: an ELF file of another class.
+func elfInterpreter(fd int, head []byte) (name string, foreign bool) {
+	if len(head) < 64 || string(head[:4]) != elf.ELFMAG {
+		return "", false
+	}
+	if elf.Class(head[elf.EI_CLASS]) != elf.ELFCLASS64 {
+		return "", true
+	}
+	o := binary.LittleEndian
+	off, size, count := o.Uint64(head[32:]), o.Uint16(head[54:]), o.Uint16(head[56:])
+	if size != 56 || count > 1024 {
+		return "", false // the kernel refuses it
+	}
+	table := make([]byte, int(size)*int(count))
+	if n, err := unix.Pread(fd, table, int64(off)); err != nil || n != len(table) {
+		return "", false
+	}
+	for ; len(table) > 0; table = table[size:] {
+		if elf.ProgType(o.Uint32(table)) != elf.PT_INTERP {
+			continue
+		}
+		length := o.Uint64(table[32:])
+		if length < 2 || length > pathMax {
+			return "", false
+		}
+		b := make([]byte, length)
+		if n, err := unix.Pread(fd, b, int64(o.Uint64(table[8:]))); err != nil || n != len(b) {
+			return "", false
+		}
+		b, _, _ = bytes.Cut(b, []byte{0})
+		return string(b), false
+	}
+	return "", false
+}
+
+// variables are the names of the environment; values are never stored.
+func (w *worker) variables(c *call, addr uint64) []string {
+	env, err := w.vector(c, addr, maxArgv)
+	if err != 0 {
+		return nil
+	}
+	for i, s := range env {
+		env[i], _, _ = strings.Cut(s, "=")
+	}
+	return env
+}
+
+func (w *worker) cwd(c *call) string {
+	at, err := w.start(c, noDir, "")
+	if err != 0 {
+		return ""
+	}
+	defer at.close()
+	return w.nameOf(at.dir)
+}
+
+// Executed compares what pid now runs with what was recorded for the exec of
+// thread caller. False: they differ; the row of the kill is written, the tracer
+// kills.
+func (b *Broker) Executed(caller, pid int) (bool, error) {
+	b.mu.Lock()
+	want, ok := b.expected[caller]
+	delete(b.expected, caller)
+	b.mu.Unlock()
+	why := ""
+	if !ok {
+		why = "an exec that was not announced"
+	} else if got, err := b.imageOf(pid); err != nil {
+		return true, nil // killed meanwhile
+	} else {
+		why = got.differs(&want)
+	}
+	if why == "" {
+		return true, nil
+	}
+	_, err := b.Recorder.Add(&record.Event{
+		Proc: b.Recorder.Process(pid), Op: journal.OpKilled, Detail: journal.Detail{Note: why, Argv: want.argv},
+	})
+	return false, err
+}
+
+// found is what a stopped process runs.
+type found struct {
+	file    identity
+	cmdline []byte
+	maps    func() []byte
+}
+
+func (b *Broker) imageOf(pid int) (*found, error) {
+	dir := strconv.Itoa(pid)
+	var st unix.Stat_t
+	if err := unix.Fstatat(b.Proc, dir+"/exe", &st, 0); err != nil {
+		return nil, err
+	}
+	cmdline, err := readAll(b.Proc, dir+"/cmdline")
+	if err != nil {
+		return nil, err
+	}
+	return &found{identify(&st), cmdline, func() []byte {
+		m, _ := readAll(b.Proc, dir+"/maps") // empty: the loader is not there, which differs
+		return m
+	}}, nil
+}
+
+func (f *found) differs(want *image) string {
+	if f.file != want.file {
+		return "the file that runs is not the file that was recorded"
+	}
+	if got := string(bytes.TrimSuffix(f.cmdline, []byte{0})); got != strings.Join(want.argv, "\x00") {
+		return "the argument vector is not the one that was recorded"
+	}
+	if want.loader == (identity{}) {
+		return ""
+	}
+	ino := " " + strconv.FormatUint(want.loader.ino, 10) + " "
+	if !bytes.Contains(f.maps(), []byte(ino)) {
+		return "the ELF interpreter is not the one that was recorded"
+	}
+	return ""
+}
+
+func readAll(dir int, name string) ([]byte, error) {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	out := make([]byte, 0, 4096)
+	for {
+		if len(out) == cap(out) {
+			out = append(out, 0)[:len(out)]
+		}
+		n, err := unix.Read(fd, out[len(out):cap(out)])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if n == 0 {
+			return out, nil
+		}
+		out = out[:len(out)+n]
+	}
+}

@@ -1,0 +1,293 @@
+package broker
+
+import (
+	"path"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/sandbox/internal/record"
+)
+
+// calls is what the broker performs or examines, by name: the numbers differ
+// between architectures, and arm64 lacks the calls without an *at form.
+var calls = map[string]handler{
+	"open": sysOpen, "creat": sysCreat, "openat": sysOpenat, "openat2": sysOpenat2,
+	"execve": func(w *worker, c *call) { w.exec(c, noDir, c.Args[0], c.Args[1], c.Args[2], 0) },
+	"execveat": func(w *worker, c *call) {
+		w.exec(c, int32(c.Args[0]), c.Args[1], c.Args[2], c.Args[3], int(int32(c.Args[4])))
+	},
+	"connect": sysConnect, "bind": sysBind,
+	"unlink":    func(w *worker, c *call) { w.unlink(c, noDir, c.Args[0], 0) },
+	"rmdir":     func(w *worker, c *call) { w.unlink(c, noDir, c.Args[0], unix.AT_REMOVEDIR) },
+	"unlinkat":  func(w *worker, c *call) { w.unlink(c, int32(c.Args[0]), c.Args[1], int(int32(c.Args[2]))) },
+	"mkdir":     func(w *worker, c *call) { w.mkdir(c, noDir, c.Args[0], c.Args[1]) },
+	"mkdirat":   func(w *worker, c *call) { w.mkdir(c, int32(c.Args[0]), c.Args[1], c.Args[2]) },
+	"mknod":     func(w *worker, c *call) { w.mknod(c, noDir, c.Args[0], c.Args[1], c.Args[2]) },
+	"mknodat":   func(w *worker, c *call) { w.mknod(c, int32(c.Args[0]), c.Args[1], c.Args[2], c.Args[3]) },
+	"symlink":   func(w *worker, c *call) { w.symlink(c, c.Args[0], noDir, c.Args[1]) },
+	"symlinkat": func(w *worker, c *call) { w.symlink(c, c.Args[0], int32(c.Args[1]), c.Args[2]) },
+	"link":      func(w *worker, c *call) { w.link(c, noDir, c.Args[0], noDir, c.Args[1], 0) },
+	"linkat": func(w *worker, c *call) {
+		w.link(c, int32(c.Args[0]), c.Args[1], int32(c.Args[2]), c.Args[3], int(int32(c.Args[4])))
+	},
+	"rename":   func(w *worker, c *call) { w.rename(c, noDir, c.Args[0], noDir, c.Args[1], 0) },
+	"renameat": func(w *worker, c *call) { w.rename(c, int32(c.Args[0]), c.Args[1], int32(c.Args[2]), c.Args[3], 0) },
+	"renameat2": func(w *worker, c *call) {
+		w.rename(c, int32(c.Args[0]), c.Args[1], int32(c.Args[2]), c.Args[3], uint(uint32(c.Args[4])))
+	},
+	"truncate": sysTruncate,
+	"chmod":    func(w *worker, c *call) { w.chmod(c, noDir, c.Args[0], c.Args[1], 0) },
+	"fchmodat": func(w *worker, c *call) { w.chmod(c, int32(c.Args[0]), c.Args[1], c.Args[2], 0) },
+	"fchmodat2": func(w *worker, c *call) {
+		w.chmod(c, int32(c.Args[0]), c.Args[1], c.Args[2], int(int32(c.Args[3])))
+	},
+	"chown":  func(w *worker, c *call) { w.chown(c, noDir, c.Args[0], c.Args[1], c.Args[2], 0) },
+	"lchown": func(w *worker, c *call) { w.chown(c, noDir, c.Args[0], c.Args[1], c.Args[2], unix.AT_SYMLINK_NOFOLLOW) },
+	"fchownat": func(w *worker, c *call) {
+		w.chown(c, int32(c.Args[0]), c.Args[1], c.Args[2], c.Args[3], int(int32(c.Args[4])))
+	},
+	"utime": sysUtime, "utimes": sysUtimes, "futimesat": sysFutimesat, "utimensat": sysUtimensat,
+	"setxattr": sysSetxattr, "lsetxattr": sysSetxattr, "removexattr": sysRemovexattr, "lremovexattr": sysRemovexattr,
+	"fchmod": onDescriptor(journal.OpChmod), "fchown": onDescriptor(journal.OpChown),
+	"fsetxattr": onDescriptor(journal.OpXattr), "fremovexattr": onDescriptor(journal.OpXattr),
+	"ioctl": onDescriptor(journal.OpXattr),
+}
+
+// at opens the directory of a path argument. False: the call is answered.
+func (w *worker) at(c *call, e *record.Event, dirfd int32, addr uint64) (slot, bool) {
+	p, err := w.path(c, addr)
+	var at place
+	if err == 0 {
+		at, err = w.start(c, dirfd, p)
+	}
+	if err != 0 {
+		w.fail(c, e, err)
+		return slot{}, false
+	}
+	defer at.close()
+	s, err := w.slot(c, &at)
+	if err != 0 {
+		e.Path = w.name(c, at, false)
+		w.asked(e, p)
+		w.fail(c, e, err)
+		return slot{}, false
+	}
+	e.Path = s.name
+	w.asked(e, p)
+	return s, true
+}
+
+// named finishes an operation that makes a name: the name is content.
+func (w *worker) named(c *call, e *record.Event, name string, result syscall.Errno) {
+	if result == 0 {
+		newName(e, name)
+	}
+	w.fail(c, e, result)
+}
+
+func (w *worker) mkdir(c *call, dirfd int32, addr, mode uint64) {
+	e := &record.Event{Op: journal.OpMkdir, Detail: journal.Detail{Mode: uint32(mode)}}
+	s, ok := w.at(c, e, dirfd, addr)
+	if !ok {
+		return
+	}
+	defer s.close()
+	if err := w.takeUmask(c); err != 0 {
+		w.fail(c, e, err)
+		return
+	}
+	if w.gone(c, e) {
+		return
+	}
+	w.Recorder.Touched(s.name)
+	w.named(c, e, path.Base(s.name), errnoOf(unix.Mkdirat(s.dir, s.base, uint32(mode))))
+}
+
+func (w *worker) mknod(c *call, dirfd int32, addr, mode, dev uint64) {
+	e := &record.Event{Op: journal.OpMknod, Detail: journal.Detail{Mode: uint32(mode)}}
+	s, ok := w.at(c, e, dirfd, addr)
+	if !ok {
+		return
+	}
+	defer s.close()
+	if err := w.takeUmask(c); err != 0 {
+		w.fail(c, e, err)
+		return
+	}
+	if w.gone(c, e) {
+		return
+	}
+	w.Recorder.Touched(s.name)
+	w.named(c, e, path.Base(s.name), errnoOf(unix.Mknodat(s.dir, s.base, uint32(mode), int(uint32(dev)))))
+}
+
+func (w *worker) symlink(c *call, target uint64, dirfd int32, addr uint64) {
+	e := &record.Event{Op: journal.OpSymlink}
+	to, err := w.path(c, target)
+	if err != 0 {
+		w.fail(c, e, err)
+		return
+	}
+	s, ok := w.at(c, e, dirfd, addr)
+	if !ok {
+		return
+	}
+	defer s.close()
+	if w.gone(c, e) {
+		return
+	}
+	w.Recorder.Touched(s.name)
+	w.named(c, e, path.Base(s.name)+"\n"+to, errnoOf(unix.Symlinkat(to, s.dir, s.base)))
+}
+
+func (w *worker) unlink(c *call, dirfd int32, addr uint64, flags int) {
+	e := &record.Event{Op: journal.OpUnlink}
+	s, ok := w.at(c, e, dirfd, addr)
+	if !ok {
+		return
+	}
+	defer s.close()
+	if w.gone(c, e) {
+		return
+	}
+	if flags&unix.AT_REMOVEDIR != 0 {
+		e.Flags |= journal.FlagDirectory
+	}
+	f, err := w.lastName(s, e)
+	if err != nil {
+		w.fatal(err)
+	}
+	w.Recorder.Touched(s.name)
+	result := errnoOf(unix.Unlinkat(s.dir, s.base, flags))
+	if f != nil {
+		f.Unlock()
+	}
+	w.fail(c, e, result)
+}
+
+// lastName dates what the run wrote to a file that is about to lose its last
+// name. It returns the file locked, or nil.
+func (w *worker) lastName(s slot, e *record.Event) (*record.File, error) {
+	var st unix.Stat_t
+	if unix.Fstatat(s.dir, s.base, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, nil
+	}
+	f := w.Recorder.Known(&st)
+	if f == nil {
+		return nil, nil
+	}
+	e.Object = f.Number
+	f.Lock()
+	if st.Nlink != 1 || !f.Pending() {
+		return f, nil
+	}
+	var err error
+	if e := w.rights.With(func() { err = w.Recorder.Date(f) }); e != nil {
+		err = e
+	}
+	return f, err
+}
+
+func (w *worker) link(c *call, dir1 int32, addr1 uint64, dir2 int32, addr2 uint64, flags int) {
+	e := &record.Event{Op: journal.OpLink}
+	p, err := w.path(c, addr1)
+	var from place
+	if err == 0 {
+		from, err = w.start(c, dir1, p)
+	}
+	if err != 0 {
+		w.fail(c, e, err)
+		return
+	}
+	defer from.close()
+	if flags&^(unix.AT_SYMLINK_FOLLOW|unix.AT_EMPTY_PATH) != 0 {
+		w.fail(c, e, unix.EINVAL)
+		return
+	}
+	follow := flags&unix.AT_SYMLINK_FOLLOW != 0
+	fd := -1
+	if p == "" && flags&unix.AT_EMPTY_PATH != 0 && from.own {
+		fd, from.own = from.dir, false
+	} else if fd, err = w.target(c, &from, follow); err != 0 {
+		e.Path = w.name(c, from, follow)
+		w.asked(e, p)
+		w.fail(c, e, err)
+		return
+	}
+	defer unix.Close(fd)
+	source := w.nameOf(fd)
+	if source == "" {
+		source = w.lexical(from)
+	}
+	s, ok := w.at(c, e, dir2, addr2)
+	if !ok {
+		return
+	}
+	defer s.close()
+	e.Path, e.Path2, e.Detail.Asked = source, s.name, ""
+	if w.gone(c, e) {
+		return
+	}
+	// The descriptor, not the path again: what is linked is what is recorded.
+	result := errnoOf(unix.Linkat(w.proc, again(fd), s.dir, s.base, unix.AT_SYMLINK_FOLLOW))
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
+		f := w.Recorder.Known(&st)
+		if f != nil {
+			e.Object = f.Number
+		}
+	}
+	w.Recorder.Touched(source, s.name)
+	w.named(c, e, path.Base(s.name), result)
+}
+
+func (w *worker) rename(c *call, dir1 int32, addr1 uint64, dir2 int32, addr2 uint64, flags uint) {
+	e := &record.Event{Op: journal.OpRename}
+	from, ok := w.at(c, e, dir1, addr1)
+	if !ok {
+		return
+	}
+	defer from.close()
+	to, ok := w.at(c, e, dir2, addr2)
+	if !ok {
+		return
+	}
+	defer to.close()
+	e.Path, e.Path2, e.Detail.Asked = from.name, to.name, ""
+	if w.gone(c, e) {
+		return
+	}
+	var st unix.Stat_t
+	moved := unix.Fstatat(from.dir, strings.TrimRight(from.base, "/"), &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+	var over *record.File
+	if flags&(unix.RENAME_EXCHANGE|unix.RENAME_NOREPLACE) == 0 {
+		var err error
+		var gone record.Event
+		if over, err = w.lastName(to, &gone); err != nil {
+			w.fatal(err)
+		}
+	}
+	if flags&unix.RENAME_EXCHANGE != 0 || moved && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		w.Recorder.Moved(from.name, to.name)
+	}
+	w.Recorder.Touched(from.name, to.name)
+	result := errnoOf(unix.Renameat2(from.dir, from.base, to.dir, to.base, flags))
+	if result == unix.EXDEV && flags&^unix.RENAME_NOREPLACE == 0 {
+		result = moveDir(from.dir, strings.TrimRight(from.base, "/"), to.dir, strings.TrimRight(to.base, "/"), flags == 0, 0)
+	}
+	if over != nil {
+		over.Unlock()
+	}
+	if result == 0 && moved && st.Mode&unix.S_IFMT == unix.S_IFREG {
+		if f := w.Recorder.Known(&st); f != nil {
+			f.Lock()
+			f.Renamed(to.name)
+			f.Unlock()
+			e.Object = f.Number
+		}
+	}
+	w.named(c, e, path.Base(to.name), result)
+}

@@ -1,0 +1,229 @@
+package record
+
+import (
+	"crypto/sha256"
+	"slices"
+	"strconv"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cleanrun-dev/cleanrun/internal/objects"
+	"github.com/cleanrun-dev/cleanrun/journal"
+)
+
+// fileID names an inode. On the overlay a file keeps it when it is copied up.
+type fileID struct{ dev, ino uint64 }
+
+var empty = sha256.Sum256(nil)
+
+// A File is an inode that the run met, under one object number. Lock it around
+// looking at a version and writing the row that tells of it.
+type File struct {
+	sync.Mutex
+	Number uint32
+
+	last    objects.Sum // digest of the last version that a row told of
+	known   bool        // last is set
+	ours    bool        // an earlier row says that the run wrote it
+	pending bool        // a descriptor for writing was handed over since last
+	writer  uint32      // process that got it
+	path    string
+	handle  int      // O_PATH while pending, else -1
+	readers []uint32 // processes that hold it open for reading while somebody may write
+}
+
+// File returns the file of an inode. fresh says that the run made it just now:
+// the number of an inode is used again after its file is gone.
+func (r *Recorder) File(st *unix.Stat_t, fresh bool) *File {
+	id := fileID{uint64(st.Dev), st.Ino}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f := r.files[id]; f != nil && !fresh {
+		return f
+	}
+	r.objects++
+	f := &File{Number: r.objects, handle: -1}
+	if fresh {
+		f.Emptied()
+	}
+	r.files[id] = f
+	return f
+}
+
+// Known is File, or nil for an inode that the run did not meet.
+func (r *Recorder) Known(st *unix.Stat_t) *File {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.files[fileID{uint64(st.Dev), st.Ino}]
+}
+
+// Pending tells whether the run may have written since the last row.
+func (f *File) Pending() bool { return f.pending }
+
+// Ours tells whether a row says that the run wrote the file.
+func (f *File) Ours() bool { return f.ours }
+
+// Emptied notes that a row says that the run made the file, or cut it to nothing.
+func (f *File) Emptied() { f.last, f.known, f.ours = empty, true, true }
+
+// A Version is what a file held when its row was written.
+type Version struct {
+	SHA256 objects.Sum
+	Size   uint64
+	Origin journal.Origin
+	Flags  journal.Flags // unstable, live, unreadable
+}
+
+// Version stores the present content, read from fd, and dates it with a wrote
+// row if the run produced it since the last row. The file is locked.
+func (r *Recorder) Version(f *File, fd int) (Version, error) {
+	live := f.pending && writerOpen(fd)
+	s, err := r.store.Put(fd, live)
+	if err != nil {
+		return r.unreadable(f, fd, err)
+	}
+	v := Version{SHA256: s.SHA256, Size: s.Size}
+	if live {
+		v.Flags |= journal.FlagLive
+	}
+	if s.Unstable {
+		v.Flags |= journal.FlagUnstable
+	}
+	if f.pending && (!f.known || s.SHA256 != f.last) {
+		if err := r.wrote(f, v); err != nil {
+			return v, err
+		}
+	}
+	if f.pending && !live {
+		f.settle()
+	}
+	f.last, f.known = s.SHA256, true
+	v.Origin = journal.OriginInput
+	if f.ours {
+		v.Origin = journal.OriginRun
+	}
+	return v, nil
+}
+
+func (r *Recorder) wrote(f *File, v Version) error {
+	f.ours = true
+	_, err := r.Add(&Event{
+		Proc: f.writer, Op: journal.OpWrote, Dir: journal.DirOut, Origin: journal.OriginRun, Flags: v.Flags,
+		Size: v.Size, Object: f.Number, Path: f.path,
+		Detail: journal.Detail{SHA256: v.SHA256[:], ReadBy: f.readers},
+	})
+	return err
+}
+
+// unreadable makes the failure part of the record: such a run is never clean. A
+// full disk is the store's failure and ends the run instead.
+func (r *Recorder) unreadable(f *File, fd int, cause error) (Version, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return Version{}, cause
+	}
+	var b [1]byte
+	if _, err := unix.Pread(fd, b[:], 0); err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return Version{}, r.fail(cause)
+	}
+	return Version{Flags: journal.FlagUnreadable}, nil
+}
+
+// settle forgets the handle of a file that nobody writes any more.
+func (f *File) settle() {
+	f.pending = false
+	f.readers = nil
+	if f.handle >= 0 {
+		unix.Close(f.handle)
+		f.handle = -1
+	}
+}
+
+// Reading notes that a process reads while somebody may write.
+func (f *File) Reading(proc uint32) {
+	if !slices.Contains(f.readers, proc) {
+		f.readers = append(f.readers, proc)
+	}
+}
+
+// Writable notes, before the descriptor is handed over, that the file may change
+// from now on. fd is any descriptor of it.
+func (r *Recorder) Writable(f *File, proc uint32, path string, fd int) error {
+	r.Touched(path)
+	f.writer, f.path, f.pending = proc, path, true
+	if f.handle >= 0 {
+		return nil
+	}
+	h, err := unix.Openat(r.proc, "self/fd/"+strconv.Itoa(fd), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	f.handle = h
+	return nil
+}
+
+// Nameless notes a file that only the run can have made and that was never
+// opened by name (memfd): what it holds is the run's.
+func (f *File) Nameless(proc uint32) {
+	if f.known {
+		proc = f.writer
+	}
+	f.writer, f.pending = proc, true
+}
+
+// Renamed tells the file's new path.
+func (f *File) Renamed(path string) { f.path = path }
+
+// Date writes the version that is pending, if any, reading through the handle.
+// The file is locked; the caller's thread must be able to read it.
+func (r *Recorder) Date(f *File) error {
+	if !f.pending || f.handle < 0 {
+		return nil
+	}
+	fd, err := unix.Openat(r.proc, "self/fd/"+strconv.Itoa(f.handle), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return r.Lost(0, "written file cannot be read back: "+err.Error())
+	}
+	defer unix.Close(fd)
+	v, err := r.Version(f, fd)
+	if err == nil && v.Flags&journal.FlagUnreadable != 0 {
+		return r.Lost(0, "written file cannot be read back")
+	}
+	return err
+}
+
+// DateAll dates every pending file, by number. No process of the run is left.
+func (r *Recorder) DateAll() error {
+	r.mu.Lock()
+	todo := make([]*File, r.objects+1)
+	for _, f := range r.files {
+		todo[f.Number] = f
+	}
+	r.mu.Unlock()
+	for _, f := range todo {
+		if f == nil {
+			continue
+		}
+		f.Lock()
+		err := r.Date(f)
+		f.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writerOpen tells whether anybody may have the file open for writing or mapped
+// so. A read lease is granted only if nobody has. Where leases do not work the
+// answer is yes.
+func writerOpen(fd int) bool {
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK); err != nil {
+		return true
+	}
+	_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK)
+	return false
+}

@@ -1,0 +1,118 @@
+package record
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cleanrun-dev/cleanrun/journal"
+)
+
+// Status returns fields of /proc/tid/status, looked up by name in the outer
+// procfs.
+func Status(proc, tid int) (func(name string) string, error) {
+	fd, err := unix.Openat(proc, strconv.Itoa(tid)+"/status", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	var b [4096]byte
+	n, err := unix.Read(fd, b[:])
+	if err != nil {
+		return nil, err
+	}
+	text := append([]byte{'\n'}, b[:n]...)
+	return func(name string) string {
+		_, after, ok := bytes.Cut(text, []byte("\n"+name+":\t"))
+		if !ok {
+			return ""
+		}
+		line, _, _ := bytes.Cut(after, []byte{'\n'})
+		return string(line)
+	}, nil
+}
+
+// Inner is the id of the innermost namespace, the last of a tab-separated list
+// (fields NSpid, NStgid).
+func Inner(field string) int {
+	i := bytes.LastIndexByte([]byte(field), '\t')
+	n, _ := strconv.Atoi(field[i+1:])
+	return n
+}
+
+// Birth numbers task tid, made by parent (0: by the recorder). A new thread
+// takes the number of its process. It writes the fork row of a new process.
+func (r *Recorder) Birth(parent, tid int) error {
+	leader, inner := tid, 0
+	if field, err := Status(r.proc, tid); err == nil {
+		leader, _ = strconv.Atoi(field("Tgid"))
+		inner = Inner(field("NSpid"))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if leader != tid {
+		n, ok := r.leaders[leader]
+		if !ok {
+			return r.fail(fmt.Errorf("thread %d of process %d, which was never born", tid, leader))
+		}
+		r.tasks[tid] = n
+		return nil
+	}
+	r.born++
+	n := r.born
+	by := r.tasks[parent]
+	r.tasks[tid], r.leaders[tid] = n, n
+	_, err := r.add(&Event{Proc: by, Op: journal.OpFork, Child: n, Detail: journal.Detail{PID: int32(inner)}})
+	return err
+}
+
+// Death forgets task tid and writes the exit row of a process.
+func (r *Recorder) Death(tid, exit int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	// tasks keeps the id: a notification of a thread that was just killed may
+	// still be under way. A new thread with this id overwrites it.
+	n, process := r.leaders[tid]
+	if !process {
+		return nil
+	}
+	delete(r.leaders, tid)
+	_, err := r.add(&Event{Proc: n, Op: journal.OpExit, Detail: journal.Detail{Exit: int32(exit)}})
+	return err
+}
+
+// Process returns the number of a thread's process, 0 if it is not of the run.
+func (r *Recorder) Process(tid int) uint32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tasks[tid]
+}
+
+// Chunk records bytes that pass through stream 0, 1 or 2 (stdin, stdout, stderr),
+// before they are passed on.
+func (r *Recorder) Chunk(stream int, b []byte, origin journal.Origin) error {
+	if len(b) == 0 {
+		return nil
+	}
+	sum, err := r.store.PutBytes(b)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		return r.fail(err)
+	}
+	if r.streams[stream] == 0 {
+		r.objects++
+		r.streams[stream] = r.objects
+	}
+	e := Event{
+		Op: journal.OpStdin + journal.Op(stream), Dir: journal.DirOut, Origin: journal.OriginRun,
+		Size: uint64(len(b)), Object: r.streams[stream], Detail: journal.Detail{SHA256: sum[:]},
+	}
+	if stream == 0 {
+		e.Dir, e.Origin = journal.DirIn, origin
+	}
+	_, err = r.add(&e)
+	return err
+}

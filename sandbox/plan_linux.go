@@ -1,0 +1,454 @@
+package sandbox
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/sandbox/internal/mounts"
+	"github.com/cleanrun-dev/cleanrun/scope"
+)
+
+// Folders of a run folder that the sandbox makes. The workspace's upper layer is
+// stateDir/upper, with the kernel's work folder beside it.
+const (
+	objectsDir = "objects"
+	stateDir   = "overlay"
+	lowerDir   = "lower" // private copy of a workspace with foreign owners
+)
+
+// stage is what broker, pid 1 and shim are told.
+type stage struct {
+	Command   []string
+	Env       []string
+	Workspace string
+	RunDir    string
+	Root      bool // the caller is root
+	Control   bool
+	Start     journal.Start
+	Mounts    []mounts.Mount
+	Hints     []string
+	Skipped   []string
+}
+
+// blind is what this backend does not see, by id (spec/recorder.md).
+var blind = []string{
+	"clone3", "directory-listing", "metadata-read", "partial-read", "unix-message-address",
+}
+
+func refused(field, want, got, hint string) error {
+	return &Refused{Field: field, Got: got, Want: want, Hint: hint}
+}
+
+// prepare checks a configuration and plans the file system.
+func prepare(c *Config) (*stage, error) {
+	s := &stage{Command: c.Command, Env: c.Env, Root: os.Getuid() == 0, Control: c.ControlText != "", Start: c.Start}
+	if len(c.Command) == 0 || c.Command[0] == "" {
+		return nil, refused("Command", "a program", "none", "name the program to run")
+	}
+	var err error
+	if s.Workspace, err = realDir("Workspace", c.Workspace); err != nil {
+		return nil, err
+	}
+	if s.RunDir, err = realDir("RunDir", c.RunDir); err != nil {
+		return nil, err
+	}
+	if within(s.RunDir, s.Workspace) {
+		return nil, refused("RunDir", "a folder outside the workspace", s.RunDir, "choose another run folder: the run must not see its own recording")
+	}
+	for _, p := range []string{"/tmp", "/proc", "/sys", "/dev", "/usr", "/bin", "/etc", "/run", "/var", "/var/tmp"} {
+		if s.Workspace == "/" || s.Workspace == p || (p == "/proc" || p == "/sys" || p == "/dev") && within(s.Workspace, p) {
+			return nil, refused("Workspace", "a project folder", s.Workspace, "run in a folder of its own")
+		}
+	}
+	if inside, err := mountsBelow(s.Workspace); err != nil {
+		return nil, err
+	} else if len(inside) > 0 {
+		return nil, refused("Workspace", "a folder without mounts inside", "a mount at "+inside[0], "unmount it, or copy its content into the workspace: an overlay would show it empty")
+	}
+	lower := s.Workspace
+	backend := Backend
+	if !s.Root {
+		foreign, err := foreignOwner(s.Workspace)
+		if err != nil {
+			return nil, err
+		}
+		if foreign != "" {
+			// Copying up would fail: only one user and group are mapped inside.
+			lower = filepath.Join(s.RunDir, lowerDir)
+			if err := copyTree(s.Workspace, lower); err != nil {
+				return nil, fmt.Errorf("sandbox: private copy of the workspace (%s has another owner): %w", foreign, err)
+			}
+			backend += "+workspace-copy"
+		}
+	}
+	p := &planner{stage: s, hints: c.HiddenHints, roots: map[string]scope.Root{}, mounts: map[string]mounts.Mount{}, home: lookup(c.Env, "HOME")}
+	if err := p.plan(c, lower); err != nil {
+		return nil, err
+	}
+	s.Start.Version, s.Start.Recorder, s.Start.Backend = journal.Version, Version, backend
+	s.Start.Workspace, s.Start.Observe, s.Start.Blind = s.Workspace, c.Observe, blind
+	drawRun(&s.Start)
+	for _, h := range c.HiddenHints {
+		s.Hints = append(s.Hints, filepath.Clean(h))
+	}
+	return s, nil
+}
+
+func realDir(field, p string) (string, error) {
+	abs, err := filepath.Abs(p)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return "", refused(field, "an existing folder", fmt.Sprintf("%q (%v)", p, err), "make it first")
+	}
+	st, err := os.Stat(abs)
+	if err != nil || !st.IsDir() {
+		return "", refused(field, "a folder", abs, "make it first")
+	}
+	if err := scope.CheckPath(abs); err != nil {
+		return "", refused(field, "a path in UTF-8", strconv.QuoteToASCII(abs), "rename it")
+	}
+	return abs, nil
+}
+
+// within tells whether p is dir or below it.
+func within(p, dir string) bool {
+	return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/")
+}
+
+func lookup(env []string, name string) string {
+	v := ""
+	for _, e := range env {
+		if s, ok := strings.CutPrefix(e, name+"="); ok {
+			v = s
+		}
+	}
+	return v
+}
+
+// mountsBelow lists mount points inside dir.
+func mountsBelow(dir string) ([]string, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	defer f.Close()
+	var out []string
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 5 {
+			continue
+		}
+		// The kernel writes space, tab, newline and backslash in octal.
+		at := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(fields[4])
+		if at != dir && within(at, dir) {
+			out = append(out, at)
+		}
+	}
+	return out, nil
+}
+
+// foreignOwner finds an entry that is not the caller's in user and group.
+func foreignOwner(dir string) (string, error) {
+	uid, gid := uint32(os.Getuid()), uint32(os.Getgid())
+	found := ""
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrPermission) {
+			found = p
+			return filepath.SkipAll
+		}
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if st := info.Sys().(*syscall.Stat_t); st.Uid != uid || st.Gid != gid {
+			found = p
+			return filepath.SkipAll
+		}
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("sandbox: read workspace: %w", err)
+	}
+	return found, nil
+}
+
+// planner collects mounts and roots; a later entry for a path replaces an
+// earlier one.
+type planner struct {
+	*stage
+	home   string
+	hints  []string
+	roots  map[string]scope.Root
+	mounts map[string]mounts.Mount
+}
+
+func (p *planner) root(path string, m scope.Mode, c scope.Class) {
+	p.roots[path] = scope.Root{Path: path, Mode: m, Class: c}
+}
+
+func (p *planner) mount(m mounts.Mount) { p.mounts[m.Path] = m }
+
+func (p *planner) plan(c *Config, lower string) error {
+	for _, r := range append(scope.SystemRoots(), scope.KernelRoots()...) {
+		p.roots[r.Path] = r
+		if r.Path != "/" && r.Path != "/dev" && r.Path != "/proc" {
+			p.mount(mounts.Mount{Path: r.Path, Kind: mounts.Bind, Source: r.Path})
+		}
+	}
+	if c.Observe {
+		if err := p.everything(); err != nil {
+			return err
+		}
+	}
+	for _, d := range append(pathDirs(c.Env, p.home), c.ToolDirs...) {
+		p.tool(d)
+	}
+	p.private(c.Env)
+	p.root(filepath.Dir(ControlPath), scope.ReadTree, scope.Private)
+	p.mount(mounts.Mount{Path: filepath.Dir(ControlPath), Kind: mounts.Dir, Must: true})
+	if c.ControlText != "" {
+		p.mount(mounts.Mount{Path: ControlPath, Kind: mounts.File, Content: []byte(c.ControlText), Must: true})
+	}
+	for i, g := range c.Grants {
+		if err := p.grant(g, i); err != nil {
+			return err
+		}
+	}
+	mode := scope.WriteTree
+	if c.ReadOnly {
+		mode = scope.ReadTree
+	}
+	p.root(p.Workspace, mode, scope.Workspace)
+	p.mount(mounts.Mount{
+		Path: p.Workspace, Kind: mounts.Overlay, Source: lower, State: filepath.Join(p.RunDir, stateDir),
+		ReadOnly: c.ReadOnly, Must: true, Main: true,
+	})
+	p.hideRunDir()
+	p.finish()
+	return nil
+}
+
+// everything shows the host's root, entry by entry, so that mount points can be
+// made in it.
+func (p *planner) everything() error {
+	entries, err := os.ReadDir("/")
+	if err != nil {
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	for _, e := range entries {
+		switch at := "/" + e.Name(); at {
+		case "/proc", "/dev", "/tmp", "/run", filepath.Dir(ControlPath):
+		default:
+			p.mount(mounts.Mount{Path: at, Kind: mounts.Bind, Source: at})
+		}
+	}
+	return nil
+}
+
+// private gives the run places of its own. Services of the host have their
+// sockets in /run: it is replaced too.
+func (p *planner) private(env []string) {
+	places := []string{"/tmp", "/var/tmp", "/run"}
+	for _, name := range []string{"TMPDIR", "GOCACHE", "GOTMPDIR", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"} {
+		places = append(places, lookup(env, name))
+	}
+	places = append(places, p.home)
+	for _, d := range places {
+		if !filepath.IsAbs(d) || filepath.Clean(d) == "/" || scope.CheckPath(filepath.Clean(d)) != nil {
+			continue
+		}
+		d = filepath.Clean(d)
+		// A home that is the workspace, or inside it, is the workspace's.
+		if within(d, p.Workspace) || p.kernel(d) || d != p.home && p.writable(d) {
+			continue
+		}
+		p.root(d, scope.WriteTree, scope.Private)
+		p.mount(mounts.Mount{Path: d, Kind: mounts.Private, Must: d == "/tmp"})
+	}
+}
+
+func (p *planner) kernel(d string) bool {
+	return within(d, "/proc") || within(d, "/sys") || within(d, "/dev")
+}
+
+// writable tells whether d is below a private place.
+func (p *planner) writable(d string) bool {
+	for _, m := range p.mounts {
+		if m.Kind == mounts.Private && m.Path != d && within(d, m.Path) {
+			return true
+		}
+	}
+	return false
+}
+
+// tool shows one directory of tools.
+func (p *planner) tool(d string) {
+	if !filepath.IsAbs(d) || scope.CheckPath(filepath.Clean(d)) != nil {
+		return
+	}
+	d = filepath.Clean(d)
+	if d == "/" || within(d, p.Workspace) || within(p.Workspace, d) || within(p.RunDir, d) || p.kernel(d) {
+		return
+	}
+	if st, err := os.Stat(d); err != nil || !st.IsDir() {
+		return
+	}
+	if i := slices.IndexFunc(p.hints, func(h string) bool { return within(filepath.Clean(h), d) }); i >= 0 {
+		p.Skipped = append(p.Skipped, d+": it holds "+p.hints[i]+", which the run must not see")
+		return
+	}
+	for _, r := range scope.SystemRoots() {
+		if r.Path != "/" && within(d, r.Path) {
+			return
+		}
+	}
+	p.root(d, scope.ReadTree, scope.Toolchain)
+	p.mount(mounts.Mount{Path: d, Kind: mounts.Bind, Source: d})
+}
+
+func (p *planner) grant(g scope.Root, i int) error {
+	if err := scope.CheckPath(g.Path); err != nil {
+		return refused("Grants", "a clean absolute path", g.Path, "correct the task's scope")
+	}
+	p.root(g.Path, g.Mode, scope.Grant)
+	if p.writable(g.Path) || within(g.Path, p.Workspace) {
+		return nil
+	}
+	st, err := os.Stat(g.Path)
+	if err != nil {
+		return refused("Grants", "an existing path", fmt.Sprintf("%s (%v)", g.Path, err), "make it, or take it out of the task's scope")
+	}
+	write := g.Mode == scope.WriteTree || g.Mode == scope.WriteOne
+	if !write {
+		p.mount(mounts.Mount{Path: g.Path, Kind: mounts.Bind, Source: g.Path, Must: true})
+		return nil
+	}
+	if !st.IsDir() || g.Mode == scope.WriteOne {
+		return refused("Grants", "a folder to write in", g.Path, "grant its folder as a tree")
+	}
+	state := filepath.Join(p.RunDir, "grant-"+strconv.Itoa(i))
+	for _, d := range []string{state, state + "/upper", state + "/work"} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return fmt.Errorf("sandbox: %w", err)
+		}
+	}
+	if err := os.Chmod(state+"/upper", st.Mode().Perm()); err != nil {
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	p.mount(mounts.Mount{Path: g.Path, Kind: mounts.Overlay, Source: g.Path, State: state, Must: true})
+	return nil
+}
+
+// hideRunDir covers the recording where a bind would show it.
+func (p *planner) hideRunDir() {
+	if m, ok := p.above(p.RunDir); ok && m.Kind != mounts.Private {
+		p.mount(mounts.Mount{Path: p.RunDir, Kind: mounts.Mask, Must: true})
+	}
+}
+
+// above is the mount that a path would be seen through.
+func (p *planner) above(at string) (mounts.Mount, bool) {
+	for d := filepath.Dir(at); ; d = filepath.Dir(d) {
+		if m, ok := p.mounts[d]; ok {
+			return m, true
+		}
+		if d == "/" {
+			return mounts.Mount{}, false
+		}
+	}
+}
+
+// finish leaves out binds that their parent shows anyway, and sorts: parents
+// first.
+func (p *planner) finish() {
+	for at, m := range p.mounts {
+		if up, ok := p.above(at); ok && m.Kind == mounts.Bind && up.Kind == mounts.Bind {
+			continue
+		}
+		p.Mounts = append(p.Mounts, m)
+	}
+	slices.SortFunc(p.Mounts, func(a, b mounts.Mount) int { return strings.Compare(a.Path, b.Path) })
+	for _, r := range p.roots {
+		p.Start.Roots = append(p.Start.Roots, r)
+	}
+	slices.SortFunc(p.Start.Roots, func(a, b scope.Root) int { return strings.Compare(a.Path, b.Path) })
+}
+
+// copyTree copies regular files, directories and links; it is the caller's own
+// afterwards. What the caller cannot read, the run could not either.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
+		rel, e := filepath.Rel(from, p)
+		if e != nil {
+			return e
+		}
+		at := filepath.Join(to, rel)
+		if errors.Is(err, fs.ErrPermission) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		switch {
+		case d.IsDir():
+			err = os.Mkdir(at, info.Mode().Perm()|0o700)
+		case info.Mode().IsRegular():
+			err = copyFile(p, at, info.Mode().Perm())
+			if errors.Is(err, fs.ErrPermission) {
+				return nil
+			}
+		case info.Mode()&fs.ModeSymlink != 0:
+			var target string
+			if target, err = os.Readlink(p); err == nil {
+				err = os.Symlink(target, at)
+			}
+		default:
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		st := info.Sys().(*syscall.Stat_t)
+		times := []unix.Timespec{unix.Timespec(st.Atim), unix.Timespec(st.Mtim)}
+		return unix.UtimesNanoAt(unix.AT_FDCWD, at, times, unix.AT_SYMLINK_NOFOLLOW)
+	})
+}
+
+func copyFile(from, to string, perm fs.FileMode) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm|0o200)
+	if err != nil {
+		return err
+	}
+	if _, err = out.ReadFrom(in); err == nil {
+		err = out.Chmod(perm)
+	}
+	return errors.Join(err, out.Close())
+}

@@ -1,0 +1,250 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cleanrun-dev/cleanrun/internal/durable"
+	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/sandbox/internal/stdio"
+)
+
+// message goes from the broker to the launcher, one a packet.
+type message struct {
+	Rows   uint64
+	Result *Result
+	Error  string
+	What   string // of an Unavailable
+	Hint   string
+}
+
+// workers of the broker. More do not help: the program waits for each answer.
+const workers = 2
+
+// Run runs the command and closes its journal. An error means that there is no
+// result: *Unavailable, *Refused, or a failure of the recorder, which leaves the
+// journal open or abandoned. The command's own failure is no error.
+//
+// Canceling ctx, SIGTERM, SIGHUP or a second SIGINT kills the run; the first
+// SIGINT is the program's to decide.
+func Run(ctx context.Context, c Config) (*Result, error) {
+	s, err := prepare(&c)
+	if err != nil {
+		return nil, err
+	}
+	config, err := sealedFile(s)
+	if err != nil {
+		return nil, err
+	}
+	defer config.Close()
+	if err := createFiles(s); err != nil {
+		return nil, err
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	control, theirs := os.NewFile(uintptr(pair[0]), "control"), os.NewFile(uintptr(pair[1]), "control")
+	defer control.Close()
+	defer theirs.Close()
+
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = []string{stageBroker}
+	cmd.Env = []string{"GOMAXPROCS=" + strconv.Itoa(workers+2), "GODEBUG=" + os.Getenv("GODEBUG")}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
+	cmd.ExtraFiles = []*os.File{theirs, config}
+	cmd.SysProcAttr = brokerAttr(s)
+	cmd.WaitDelay = 5 * time.Second // of a reader that never returns
+
+	restore := stdio.SaveTerminals(0, 1, 2)
+	defer restore()
+	ended := make(chan error, 1)
+	started := make(chan error, 1)
+	go func() {
+		// The broker dies with the thread that started it, so that thread stays.
+		runtime.LockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			ended <- cmd.Wait()
+		}
+		runtime.UnlockOSThread()
+	}()
+	if err := <-started; err != nil {
+		return nil, startError(err)
+	}
+	theirs.Close()
+	stop := make(chan struct{})
+	defer close(stop)
+	go forwardSignals(ctx, control, stop)
+	res, err := receive(control, c.Progress)
+	werr := <-ended
+	if errors.Is(werr, exec.ErrWaitDelay) {
+		werr = nil
+	}
+	_ = os.RemoveAll(filepath.Join(s.RunDir, stateDir, "work")) // the kernel's scratch of the overlay
+	if res != nil {
+		return res, nil
+	}
+	if err == nil {
+		err = fmt.Errorf("sandbox: the broker ended without a result: %v: the journal stays open", werr)
+	}
+	return nil, err
+}
+
+func brokerAttr(s *stage) *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	if s.Root {
+		all := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1<<32 - 1}}
+		a.UidMappings, a.GidMappings, a.GidMappingsEnableSetgroups = all, all, true
+		return a
+	}
+	// The same number inside: git, ssh and their like compare owners.
+	uid, gid := os.Getuid(), os.Getgid()
+	a.UidMappings = []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}}
+	a.GidMappings = []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}}
+	// A user loses capabilities at exec unless they are ambient.
+	a.AmbientCaps = []uintptr{
+		unix.CAP_SYS_ADMIN, unix.CAP_SYS_PTRACE, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP,
+		unix.CAP_SYS_CHROOT, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH,
+	}
+	return a
+}
+
+func startError(err error) error {
+	u := &Unavailable{What: "user-namespace", Err: err}
+	switch {
+	case errors.Is(err, unix.ENOSPC):
+		u.Hint = "raise /proc/sys/user/max_user_namespaces, or run outside the container"
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		u.Hint = "user namespaces are blocked (a container's seccomp profile, or kernel.apparmor_restrict_unprivileged_userns): allow them, or run on the host"
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
+		u.Hint = "the kernel must be built with user namespaces"
+	default:
+		return fmt.Errorf("sandbox: start broker: %w", err)
+	}
+	return u
+}
+
+// sealedFile is the broker's configuration in memory, readable by offset from
+// each stage.
+func sealedFile(s *stage) (*os.File, error) {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	fd, err := unix.MemfdCreate("cleanrun", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: memfd: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "config")
+	if _, err := f.Write(b); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("sandbox: memfd: %w", err)
+	}
+	return f, nil
+}
+
+// createFiles makes what the broker opens by descriptor.
+func createFiles(s *stage) error {
+	secret := journal.DrawSecret()
+	if err := durable.CreateNew(filepath.Join(s.RunDir, journal.SecretFile), secret[:], 0o600); err != nil {
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	for _, d := range []string{objectsDir, stateDir, stateDir + "/upper", stateDir + "/work"} {
+		if err := os.Mkdir(filepath.Join(s.RunDir, d), 0o700); err != nil {
+			return fmt.Errorf("sandbox: %w", err)
+		}
+	}
+	// The merged root takes its mode and owner from the upper layer.
+	st, err := os.Stat(s.Workspace)
+	if err != nil {
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	return os.Chmod(filepath.Join(s.RunDir, stateDir, "upper"), st.Mode().Perm())
+}
+
+func drawRun(s *journal.Start) {
+	if s.Run == ([16]byte{}) {
+		rand.Read(s.Run[:])
+	}
+}
+
+// forwardSignals keeps the launcher alive while the program decides about
+// Ctrl-C, and tells the broker when to kill.
+func forwardSignals(ctx context.Context, control *os.File, stop <-chan struct{}) {
+	ch := make(chan os.Signal, 8)
+	catch := []os.Signal{unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGWINCH}
+	if !signal.Ignored(unix.SIGHUP) {
+		catch = append(catch, unix.SIGHUP)
+	}
+	signal.Notify(ch, catch...)
+	defer signal.Stop(ch)
+	interrupts := 0
+	for {
+		select {
+		case <-stop:
+			return
+		case <-ctx.Done():
+			_, _ = control.Write([]byte{byte(unix.SIGKILL)}) // a broker that is gone needs no telling
+			<-stop
+			return
+		case sig := <-ch:
+			n := sig.(syscall.Signal)
+			if n == unix.SIGINT {
+				interrupts++
+			}
+			if n == unix.SIGTERM || n == unix.SIGHUP || interrupts > 1 {
+				n = unix.SIGKILL
+			}
+			_, _ = control.Write([]byte{byte(n)})
+		}
+	}
+}
+
+// receive reads the broker's messages until it ends.
+func receive(control *os.File, progress func(Progress)) (*Result, error) {
+	var res *Result
+	var failure error
+	b := make([]byte, 1<<20)
+	for {
+		n, err := control.Read(b)
+		if n == 0 || err != nil {
+			if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) && failure == nil {
+				failure = fmt.Errorf("sandbox: read from broker: %w", err)
+			}
+			if failure != nil {
+				return nil, failure
+			}
+			return res, nil
+		}
+		var m message
+		if err := json.Unmarshal(b[:n], &m); err != nil {
+			return nil, fmt.Errorf("sandbox: message from broker: %w", err)
+		}
+		switch {
+		case m.What != "":
+			failure = &Unavailable{What: m.What, Err: errors.New(m.Error), Hint: m.Hint}
+		case m.Error != "":
+			failure = errors.New("sandbox: " + m.Error)
+		case m.Result != nil:
+			res = m.Result
+		case progress != nil:
+			progress(Progress{Rows: m.Rows})
+		}
+	}
+}

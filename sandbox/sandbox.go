@@ -1,0 +1,117 @@
+// Package sandbox runs a command in namespaces and records what it opens,
+// executes, writes and renames in a journal.
+//
+// Limits first. The package needs Linux on amd64 or arm64 and user namespaces;
+// elsewhere Run returns an *Unavailable error. It does not see: metadata that is
+// only read (stat, readlink, directory listings), which bytes of an opened file
+// were read, intermediate contents of a file between two opens, covert channels,
+// and cheap refused system calls (Blind lists them by id). There is no network
+// but loopback. Background processes are killed when the command ends.
+//
+// Four processes make a run: the launcher L (the caller), the broker S (member
+// of the sandbox's user and mount namespaces, outside its process namespace),
+// pid 1 of the sandbox, and the program. S opens every file itself and hands the
+// descriptor over (seccomp user notification), so what is recorded is what was
+// opened. There is no helper binary: S and pid 1 are the calling program again,
+// so its main must call Stage first.
+//
+//	func main() {
+//		sandbox.Stage()
+//		...
+//		res, err := sandbox.Run(ctx, sandbox.Config{...})
+//	}
+//
+// The design and its reasons are in spec/recorder.md.
+package sandbox
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/scope"
+)
+
+// Version of the recorder, bound in every start row.
+const Version = "cleanrun/recorder/v1"
+
+// Backend names this way of watching in the start row.
+const Backend = "namespaces+seccomp-notify"
+
+// OwnFailure is the exit code that a caller reports when Run returns an error.
+const OwnFailure = 125
+
+// ControlPath is where a run finds its control file.
+const ControlPath = "/cleanrun/control.txt"
+
+// Config of one run.
+type Config struct {
+	Command   []string // program and arguments; the program is looked up on PATH of Env, inside the sandbox
+	Workspace string   // shown at the same path, over an overlay: outside it stays unchanged
+	RunDir    string   // exists, 0700, not inside the workspace; gets journal, detail, secret, objects, upper
+	Env       []string // environment of the program, complete
+	Observe   bool     // show the whole host read-only and record what is out of scope
+	ReadOnly  bool     // the workspace may be read but not changed
+
+	// Start is the start row's template: benchmark, task, trial, attempt,
+	// commitment, seal, baseline, channels, agent, model. Run fills Version,
+	// Roots, Workspace, Observe, Recorder, Backend and Blind, and draws Run if
+	// it is zero.
+	Start       journal.Start
+	ControlText string       // content of ControlPath, opened before the command; "" for none
+	Grants      []scope.Root // Path and Mode of what the task allows besides the workspace
+	ToolDirs    []string     // more directories to show read-only (GOROOT, GOMODCACHE)
+	HiddenHints []string     // outside paths: absent inside but present outside below one of them counts as hidden
+
+	Stdin          io.Reader // nil is /dev/null; an *os.File is passed as it is
+	Stdout, Stderr io.Writer // nil discards
+	Progress       func(Progress)
+}
+
+// Progress of a run that is under way.
+type Progress struct {
+	Rows uint64 // rows written
+}
+
+// Result of a run whose journal was closed.
+type Result struct {
+	Code    int // exit code of the command, 128+n if signal n ended it
+	Outcome journal.Outcome
+	Final   journal.Final
+	Rows    uint64   // rows of the journal
+	Root    [32]byte // RFC 9162 root over them
+	Skipped []string // what the sandbox could not show, each with the reason
+}
+
+// Unavailable says that this machine cannot run the namespaced recorder.
+type Unavailable struct {
+	What string // ability that is missing, an id of Doctor
+	Err  error
+	Hint string // what to do next
+}
+
+func (e *Unavailable) Error() string {
+	return fmt.Sprintf("sandbox: %s is not available here: %v", e.What, e.Err)
+}
+
+func (e *Unavailable) Unwrap() error { return e.Err }
+
+// Refused says that a configuration cannot be run as it is.
+type Refused struct {
+	Field string // of Config
+	Got   string
+	Want  string
+	Hint  string
+}
+
+func (e *Refused) Error() string {
+	return fmt.Sprintf("sandbox: %s: got %s, want %s", e.Field, e.Got, e.Want)
+}
+
+// A Check is one ability that Doctor tried.
+type Check struct {
+	ID   string // "user-namespace", "overlay", ...
+	OK   bool
+	Got  string // what happened
+	Hint string // what to do if not OK
+}

@@ -1,0 +1,32 @@
+//go:build !linux
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"runtime"
+)
+
+// ErrUnsupported is wrapped by the error of Run on other systems than Linux.
+var ErrUnsupported = errors.New("the recorder needs Linux")
+
+func unavailable() *Unavailable {
+	return &Unavailable{
+		What: "linux",
+		Err:  ErrUnsupported,
+		Hint: "this is " + runtime.GOOS + "; run the command on Linux, here bundles can be verified",
+	}
+}
+
+// Stage does nothing on this system.
+func Stage() {}
+
+// Run returns an *Unavailable error.
+func Run(context.Context, Config) (*Result, error) { return nil, unavailable() }
+
+// Doctor says that the recorder needs Linux.
+func Doctor() []Check {
+	u := unavailable()
+	return []Check{{ID: u.What, Got: u.Err.Error(), Hint: u.Hint}}
+}
