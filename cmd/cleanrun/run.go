@@ -139,18 +139,22 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*sandbox.R
 		if o.prompt != "" || o.workspace != "" {
 			return nil, "", cli.Failf(cli.ExitRunner, "", "-task names workspace and prompt already: leave out -workspace and -prompt")
 		}
-		if task, err = seal.Load(o.task); err != nil {
+		if task, prompt, err = readTask(o.task); err != nil {
 			return nil, "", err
 		}
-		workspace, prompt = task.Workspace, task.Prompt
-		c.HiddenHints = append(c.HiddenHints, task.NamedPaths()...)
+		workspace = filepath.Join(filepath.Dir(o.task), filepath.FromSlash(task.Workspace.Value))
+		hidden, err := task.Hidden()
+		if err != nil {
+			return nil, "", err
+		}
+		c.HiddenHints = append(c.HiddenHints, hidden...)
 		c.Start.Benchmark, c.Start.Task, c.Start.Trial, c.Start.Attempt = task.Benchmark, task.ID, o.trial, o.attempt
-		setScope(&c, task.Scope(), task.Channels())
+		setScope(&c, task.Scope, task.Channels)
 	} else if o.prompt != "" {
 		if o.sealed == "" {
 			return nil, "", cli.Failf(cli.ExitRunner, "", "-prompt without -sealed means nothing")
 		}
-		if prompt, err = readFile(o.prompt, 16<<20); err != nil {
+		if prompt, err = readFile(o.prompt, maxPrompt); err != nil {
 			return nil, "", err
 		}
 	}
@@ -225,6 +229,25 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*sandbox.R
 	}
 	return res, dir, nil
 }
+
+// readTask reads a task file and its prompt, and nothing of the ground truth.
+func readTask(path string) (*seal.Task, []byte, error) {
+	data, err := readFile(path, seal.MaxTaskFile)
+	if err != nil {
+		return nil, nil, err
+	}
+	task, err := seal.ParseTask(path, data)
+	if err != nil {
+		return nil, nil, err
+	}
+	if task.Prompt.File.Value == "" {
+		return task, []byte(task.Prompt.Inline), nil
+	}
+	prompt, err := readFile(filepath.Join(filepath.Dir(path), filepath.FromSlash(task.Prompt.File.Value)), maxPrompt)
+	return task, prompt, err
+}
+
+const maxPrompt = 16 << 20
 
 func setScope(c *sandbox.Config, s contraband.Scope, channels []contraband.Channel) {
 	c.ReadOnly = scope.Mode(s.Workspace) == scope.ReadTree

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+
+	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/internal/cli"
+	"github.com/cleanrun-dev/cleanrun/internal/durable"
+	"github.com/cleanrun-dev/cleanrun/keys"
+	"github.com/cleanrun-dev/cleanrun/receipt"
+	"github.com/cleanrun-dev/cleanrun/scanner"
+)
+
+type attestOptions struct{ key, sign, sign2, sealed, out, dir, score string }
+
+var attestFlags attestOptions
+
+var attestCommand = &cli.Command{
+	Name:  "attest",
+	Args:  "RUNDIR",
+	Short: "derive what a run touched, and sign its receipt",
+	Long: `Derives the keyed digests of every content that the run was exposed to or wrote, derives the verdict, and writes the signed
+bundle. -key takes the audit key, or the one task key that seal -export wrote.
+
+A CLEAN, a DIRTY and an INCONCLUSIVE run all get a receipt: leaving one out is visible. A run that cannot be attested at all is refused
+and nothing is written. The same run folder and keys give the same bytes.`,
+	JSON: true,
+	Flags: func(f *cli.Flags) {
+		v := &attestFlags
+		f.Required(&v.key, "key", "audit key or task key `file`")
+		f.Required(&v.sign, "sign", "runner's signing key `file`")
+		f.String(&v.sign2, "sign2", "second signing key `file`, for policies that require one")
+		f.Required(&v.sealed, "sealed", "`task.sealed` of the run's task")
+		f.Required(&v.out, "o", "`file` to write, out.cleanrun")
+		f.String(&v.score, "score", "`number` that you claim as the score (asserted)")
+	},
+	Run: func(e *cli.Env, args []string) error {
+		v := attestFlags
+		var err error
+		if v.dir, err = oneArg(args, "the run folder"); err != nil {
+			return err
+		}
+		p := cli.NewProgress(e.Stderr, "deriving digests")
+		a, rep, err := doAttest(v, p)
+		p.Done()
+		if err != nil {
+			return err
+		}
+		if e.JSON {
+			return e.PrintJSON(struct {
+				File    string          `json:"file"`
+				Verdict attest.Verdict  `json:"verdict"`
+				Reasons []attest.Reason `json:"reasons"`
+				Events  uint64          `json:"events"`
+				Digests uint64          `json:"digests"`
+			}{v.out, a.Derivation.Verdict, a.Derivation.Reasons, rep.Rows, rep.Digests})
+		}
+		fmt.Fprintf(e.Stdout, "%s  %s\n", cli.Colour(e.Stdout, verdictColour[string(a.Derivation.Verdict)], string(a.Derivation.Verdict)), v.out)
+		fmt.Fprintf(e.Stdout, " events     %d, %d distinct contents, %d digests\n", rep.Rows, rep.Objects, rep.Digests)
+		fmt.Fprintf(e.Stdout, " next       cleanrun verify -policy policy.txt %s\n", v.out)
+		return nil
+	},
+}
+
+// doAttest derives evidence and statement of a run and writes the bundle.
+func doAttest(o attestOptions, p *cli.Progress) (*attest.Attestation, scanner.Report, error) {
+	none := scanner.Report{}
+	signer, err := keys.Load(o.sign)
+	if err != nil {
+		return nil, none, err
+	}
+	file, set, err := readSealed(o.sealed)
+	if err != nil {
+		return nil, none, err
+	}
+	key, err := readKeyFor(o.key, set)
+	if err != nil {
+		return nil, none, err
+	}
+	var score *attest.Score
+	if o.score != "" {
+		score = &attest.Score{Value: o.score, Source: attest.ScoreAsserted}
+	}
+	root, err := os.OpenRoot(o.dir)
+	if err != nil {
+		return nil, none, err
+	}
+	defer root.Close()
+	var evidence bytes.Buffer
+	rep, err := scanner.Scan(context.Background(), root, &evidence, scanner.Config{Key: key, Set: set, Workers: runtime.GOMAXPROCS(0),
+		Progress: func(done, total uint64) { p.Update(done>>20, total>>20, "MiB") }})
+	if err != nil {
+		return nil, none, fmt.Errorf("%s: %w", o.dir, err)
+	}
+	a, err := attest.Build(set, file, evidence.Bytes(), score)
+	if err != nil {
+		return nil, none, fmt.Errorf("%s: %w", o.dir, err)
+	}
+	b := receipt.Bundle{Sealed: file, Evidence: evidence.Bytes()}
+	sub := a.Statement.Predicate.Run.ID
+	if b.Receipt, err = receipt.Sign1(receipt.KindReceipt, signer, sub, a.Bytes); err != nil {
+		return nil, none, err
+	}
+	if b.Statement, err = receipt.SignDSSE(signer, a.Bytes); err != nil {
+		return nil, none, err
+	}
+	if o.sign2 != "" {
+		second, err := keys.Load(o.sign2)
+		if err != nil {
+			return nil, none, err
+		}
+		if b.Receipt2, err = receipt.Sign1(receipt.KindReceipt, second, sub, a.Bytes); err != nil {
+			return nil, none, err
+		}
+	}
+	data, err := receipt.FormatBundle(&b)
+	if err != nil {
+		return nil, none, err
+	}
+	if err := durable.CreateNew(o.out, data, 0o644); err != nil {
+		if errors.Is(err, os.ErrExist) {
+			err = cli.Failf(cli.ExitUsage, "a receipt is never overwritten: name a new file", "%s exists", o.out)
+		}
+		return nil, none, err
+	}
+	return a, rep, nil
+}
+
+// readKeyFor reads an audit key or a task key and checks that it sealed set.
+func readKeyFor(path string, set *contraband.Set) (contraband.TaskKey, error) {
+	raw, err := readSecret(path)
+	if err != nil {
+		return contraband.TaskKey{}, err
+	}
+	if key, err := contraband.ParseTaskKey(raw); err == nil {
+		if err := key.Check(set); err != nil {
+			return contraband.TaskKey{}, fmt.Errorf("%s: %w", path, err)
+		}
+		return key, nil
+	}
+	audit, err := contraband.ParseAuditKey(raw)
+	if err != nil {
+		return contraband.TaskKey{}, fmt.Errorf("%s: %w", path, err)
+	}
+	key, err := audit.TaskFor(set)
+	if err != nil {
+		return contraband.TaskKey{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return key, nil
+}
+
+// readSecret reads a small secret file and refuses one that others can read.
+func readSecret(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if runtime.GOOS != "windows" && st.Mode().Perm()&0o077 != 0 {
+		return nil, cli.Failf(cli.ExitUsage, "chmod 600 "+path, "%s: got mode %04o, want 0600: others can read this secret", path, st.Mode().Perm())
+	}
+	return io.ReadAll(io.LimitReader(f, 1<<16))
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/internal/cli"
+	"github.com/cleanrun-dev/cleanrun/internal/durable"
+	"github.com/cleanrun-dev/cleanrun/keys"
+	"github.com/cleanrun-dev/cleanrun/receipt"
+	"github.com/cleanrun-dev/cleanrun/seal"
+)
+
+var sealFlags struct{ key, sign, out, export string }
+
+var sealCommand = &cli.Command{
+	Name:  "seal",
+	Args:  "task.yaml",
+	Short: "seal the ground truth of a task, so that it can be matched but not read",
+	Long: `Reads a task file (spec/task.md) and all that it names, and writes the signed sealed set: keyed digests of the reference
+solution, the hidden tests, canaries and the rest, padded. Nothing of it can be read back without the audit key.
+
+Refuses a task that gives its own answer away (in the prompt, the workspace or its git history), and names the file.`,
+	JSON: true,
+	Flags: func(f *cli.Flags) {
+		v := &sealFlags
+		f.Required(&v.key, "key", "audit key `file`")
+		f.Required(&v.sign, "sign", "owner's signing key `file`")
+		f.Required(&v.out, "o", "`file` to write, task.sealed")
+		f.String(&v.export, "export", "also write this one task's key to `file`, for a runner who must not have the audit key")
+	},
+	Run: func(e *cli.Env, args []string) error {
+		path, err := oneArg(args, "the task file")
+		if err != nil {
+			return err
+		}
+		v := sealFlags
+		sum, err := doSeal(path, v.key, v.sign, v.out, v.export)
+		if err != nil {
+			return err
+		}
+		if e.JSON {
+			return e.PrintJSON(sum)
+		}
+		for _, w := range sum.Warnings {
+			e.Warn("%s", w)
+		}
+		fmt.Fprint(e.Stdout, sealText(v.out, sum))
+		return nil
+	},
+}
+
+// doSeal seals one task; quickstart calls it too.
+func doSeal(task, audit, sign, out, export string) (*seal.Summary, error) {
+	key, err := readAuditKey(audit)
+	if err != nil {
+		return nil, err
+	}
+	signer, err := keys.Load(sign)
+	if err != nil {
+		return nil, err
+	}
+	m, err := seal.Load(task)
+	if err != nil {
+		return nil, err
+	}
+	control, err := seal.NewControl(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	set, sum, err := seal.Build(m, key, control)
+	if err != nil {
+		var leak *seal.LeakError
+		if errors.As(err, &leak) {
+			return nil, cli.Failf(cli.ExitUsage, "remove it there, or give the task another answer", "%s: %w", task, err)
+		}
+		return nil, err
+	}
+	payload, err := set.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	file, err := receipt.Sign1(receipt.KindSealedSet, signer, set.Benchmark+"/"+set.Task, payload)
+	if err != nil {
+		return nil, err
+	}
+	if err := durable.CreateNew(out, file, 0o644); err != nil {
+		return nil, err
+	}
+	if export != "" {
+		k, err := key.TaskFor(set)
+		if err != nil {
+			return nil, err
+		}
+		if err := durable.CreateNew(export, k.Format(), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return sum, nil
+}
+
+func sealText(out string, s *seal.Summary) string {
+	var b strings.Builder
+	items := 0
+	for _, g := range s.Groups {
+		items += g.Items
+	}
+	fmt.Fprintf(&b, "sealed %s/%s into %s\n", s.Benchmark, s.Task, out)
+	fmt.Fprintf(&b, " items      %d in %d groups, from the novel part of each source\n", items, len(s.Groups))
+	for _, g := range s.Groups {
+		fmt.Fprintf(&b, "   %-10s %-9s %5d items, match from %d  %s\n", kindName(g.Kind), className(g.Class), g.Items, g.Threshold, g.Source)
+	}
+	if s.Novel > 0 {
+		fmt.Fprintf(&b, " novel part %d fragments and lines, %d kept: the rest also stands in the prompt or the workspace\n", s.Novel, s.Kept)
+	}
+	for _, c := range s.Uncovered {
+		fmt.Fprintf(&b, " uncovered  %d of kind %s: too short to seal\n", c.N, kindName(c.Kind))
+	}
+	fmt.Fprintf(&b, " controls   %d\n", s.Controls)
+	if s.TooSmall {
+		fmt.Fprint(&b, " TOO SMALL  every run of this task will be INCONCLUSIVE: no whole object and fewer than 8 items\n")
+	}
+	return b.String()
+}
+
+func kindName(k contraband.Kind) string {
+	names := map[contraband.Kind]string{contraband.KindID: "id", contraband.KindTitle: "title", contraband.KindSignal: "signal",
+		contraband.KindCommand: "command", contraband.KindReference: "reference", contraband.KindTest: "test", contraband.KindCanary: "canary"}
+	return names[k]
+}
+
+func className(c contraband.Class) string {
+	names := map[contraband.Class]string{contraband.ClassCanary: "canary", contraband.ClassRaw: "file", contraband.ClassCanonical: "text",
+		contraband.ClassShingle: "fragment", contraband.ClassShingle24: "short fr.", contraband.ClassLine: "line", contraband.ClassAtom: "token"}
+	return names[c]
+}
+
+func readAuditKey(path string) (contraband.AuditKey, error) {
+	raw, err := readSecret(path)
+	if err != nil {
+		return contraband.AuditKey{}, err
+	}
+	key, err := contraband.ParseAuditKey(raw)
+	if err != nil {
+		return contraband.AuditKey{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return key, nil
+}
+
+// readSealed reads a sealed set whose signature nobody has checked: the runner
+// uses it as given, and verify holds it to the owner's pinned key.
+func readSealed(path string) (file []byte, set *contraband.Set, err error) {
+	file, err = readFile(path, contraband.MaxSetSize+1<<16)
+	if err != nil {
+		return nil, nil, err
+	}
+	u, err := receipt.ParseSign1(receipt.KindSealedSet, file)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	set, err = contraband.ParseSet(u.Unauthenticated().Payload)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return file, set, nil
+}
+
+func sealDigest(file []byte) [32]byte { return sha256.Sum256(file) }
