@@ -58,7 +58,7 @@ func Generate(path, name string, alg receipt.Alg) (receipt.PublicKey, error) {
 	switch alg {
 	case receipt.Ed25519:
 		_, priv, err = ed25519.GenerateKey(rand.Reader)
-	case receipt.ES256:
+	case receipt.ESP256:
 		priv, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	default:
 		return none, fmt.Errorf("got %v, want Ed25519 or ESP256", alg)

@@ -25,7 +25,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/receipt"
 )
 
-var algs = []receipt.Alg{receipt.Ed25519, receipt.ES256}
+var algs = []receipt.Alg{receipt.Ed25519, receipt.ESP256}
 
 func generate(t *testing.T, alg receipt.Alg) (string, receipt.PublicKey) {
 	t.Helper()
@@ -216,7 +216,7 @@ func TestGenerateNeverOverwrites(t *testing.T) {
 	if _, err := os.Stat(target); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the link's target was made: %v", err)
 	}
-	for name, alg := range map[string]receipt.Alg{"": receipt.Ed25519, "a b": receipt.Ed25519, "a+b": receipt.ES256, "a": 0} {
+	for name, alg := range map[string]receipt.Alg{"": receipt.Ed25519, "a b": receipt.Ed25519, "a+b": receipt.ESP256, "a": 0} {
 		path := filepath.Join(t.TempDir(), "k")
 		if _, err := keys.Generate(path, name, alg); err == nil {
 			t.Errorf("name %q, %v: accepted", name, alg)
@@ -330,7 +330,7 @@ func TestLoadRefusesReadableByOthers(t *testing.T) {
 }
 
 func TestPolicyLine(t *testing.T) {
-	_, key := generate(t, receipt.ES256)
+	_, key := generate(t, receipt.ESP256)
 	if got, want := keys.PolicyLine(keys.Owner, key), "owner "+key.String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

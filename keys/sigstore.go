@@ -46,7 +46,7 @@ func (s *signer) Sign(message []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.key.Alg() == receipt.ES256 {
+	if s.key.Alg() == receipt.ESP256 {
 		if sig, err = receipt.FromDER(sig); err != nil {
 			return nil, err
 		}

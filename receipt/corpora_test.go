@@ -331,7 +331,7 @@ func (c coseCase) verify(k receipt.PublicKey) error {
 type oldAlg struct{ k receipt.PublicKey }
 
 func (o oldAlg) Algorithm() cose.Algorithm {
-	if o.k.Alg() == receipt.ES256 {
+	if o.k.Alg() == receipt.ESP256 {
 		return cose.AlgorithmES256
 	}
 	return cose.AlgorithmEdDSA

@@ -68,7 +68,7 @@ func SignDSSE(s Signer, payload []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if key.Alg() == ES256 {
+	if key.Alg() == ESP256 {
 		if sig, err = toDER(sig); err != nil {
 			return nil, err
 		}
@@ -188,7 +188,7 @@ func (e *UnverifiedEnvelope) verify(key PublicKey) *Error {
 		return err
 	}
 	sig := e.sig
-	if key.Alg() == ES256 {
+	if key.Alg() == ESP256 {
 		raw, err := FromDER(sig)
 		if err != nil {
 			return err.(*Error)

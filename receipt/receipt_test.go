@@ -36,8 +36,8 @@ func TestSign1RoundTrip(t *testing.T) {
 // Two builds of one run are byte-identical.
 func TestRT95_SigningIsDeterministic(t *testing.T) {
 	bothAlgs(t, func(t *testing.T, s *testSigner) {
-		a := smallBundle(t, s, newSigner(t, "owner.example", receipt.Ed25519), newSigner(t, "second.example", receipt.ES256))
-		b := smallBundle(t, s, newSigner(t, "owner.example", receipt.Ed25519), newSigner(t, "second.example", receipt.ES256))
+		a := smallBundle(t, s, newSigner(t, "owner.example", receipt.Ed25519), newSigner(t, "second.example", receipt.ESP256))
+		b := smallBundle(t, s, newSigner(t, "owner.example", receipt.Ed25519), newSigner(t, "second.example", receipt.ESP256))
 		if !bytes.Equal(a, b) {
 			t.Error("two builds differ")
 		}
@@ -112,7 +112,7 @@ func TestSign1RefusesBadInput(t *testing.T) {
 // A signer that errs, or that answers with another key or a high s, signs
 // nothing.
 func TestFaultySigner(t *testing.T) {
-	good := newSigner(t, "runner.example", receipt.ES256)
+	good := newSigner(t, "runner.example", receipt.ESP256)
 	boom := errors.New("boom")
 	faults := map[string]func([]byte) ([]byte, error){
 		"error":       func([]byte) ([]byte, error) { return nil, boom },
@@ -153,7 +153,7 @@ func TestRT74_SamePayload(t *testing.T) {
 }
 
 func TestRT73_SecondSignature(t *testing.T) {
-	s1, s2 := newSigner(t, "runner.example", receipt.Ed25519), newSigner(t, "second.example", receipt.ES256)
+	s1, s2 := newSigner(t, "runner.example", receipt.Ed25519), newSigner(t, "second.example", receipt.ESP256)
 	payload := []byte(testStatement)
 	parse := func(s *testSigner, kind receipt.Kind, sub string, payload []byte) *receipt.Unverified {
 		return must(receipt.ParseSign1(kind, must(receipt.Sign1(kind, s, sub, payload))(t)))(t)
@@ -177,7 +177,7 @@ func TestRT73_SecondSignature(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	s3 := newSigner(t, "third.example", receipt.ES256)
+	s3 := newSigner(t, "third.example", receipt.ESP256)
 	if _, err := parse(s3, receipt.KindReceipt, "r", payload).VerifySecond(first, s2.key); stage(err) != "kid" {
 		t.Errorf("unpinned key: got %v", err)
 	}
@@ -218,7 +218,7 @@ func TestRT63_BoundedMemory(t *testing.T) {
 // Every single-byte change of a bundle, by every one of three masks, is refused.
 func TestFlipEveryByte(t *testing.T) {
 	runner, owner := newSigner(t, "runner.example", receipt.Ed25519), newSigner(t, "owner.example", receipt.Ed25519)
-	second := newSigner(t, "second.example", receipt.ES256)
+	second := newSigner(t, "second.example", receipt.ESP256)
 	data := smallBundle(t, runner, owner, second)
 	if err := openBundle(data, runner.key, owner.key, &second.key); err != nil {
 		t.Fatalf("positive control: %v", err)

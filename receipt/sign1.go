@@ -251,8 +251,8 @@ func parseProtected(f kindFields, data []byte) (said Unauthenticated, _ *Error) 
 	if err := field(header[labelAlg], &alg, StageAlg, "an integer"); err != nil {
 		return said, err
 	}
-	if said.Alg = Alg(alg); said.Alg != Ed25519 && said.Alg != ES256 {
-		return said, refuse(StageAlg, said.Alg.String(), fmt.Sprintf("%v or %v", Ed25519, ES256), "")
+	if said.Alg = Alg(alg); said.Alg != Ed25519 && said.Alg != ESP256 {
+		return said, refuse(StageAlg, said.Alg.String(), fmt.Sprintf("%v or %v", Ed25519, ESP256), "")
 	}
 
 	var kid []byte

@@ -52,7 +52,7 @@ func newSigner(t testing.TB, name string, alg receipt.Alg) *testSigner {
 
 // bothAlgs runs a test with a signer of each algorithm.
 func bothAlgs(t *testing.T, test func(t *testing.T, s *testSigner)) {
-	for _, alg := range []receipt.Alg{receipt.Ed25519, receipt.ES256} {
+	for _, alg := range []receipt.Alg{receipt.Ed25519, receipt.ESP256} {
 		t.Run(alg.String(), func(t *testing.T) { test(t, newSigner(t, "runner.example/ci", alg)) })
 	}
 }

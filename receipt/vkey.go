@@ -20,14 +20,14 @@ type Alg int64
 
 const (
 	Ed25519 Alg = -19
-	ES256   Alg = -9 // ESP256: ECDSA on P-256 with SHA-256
+	ESP256  Alg = -9 // ESP256: ECDSA on P-256 with SHA-256
 )
 
 func (a Alg) String() string {
 	switch a {
 	case Ed25519:
 		return "Ed25519 (-19)"
-	case ES256:
+	case ESP256:
 		return "ESP256 (-9)"
 	}
 	return fmt.Sprintf("algorithm %d", int64(a))
@@ -98,7 +98,7 @@ func newP256(name string, point []byte) (PublicKey, error) {
 	if _, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), point); err != nil {
 		return PublicKey{}, refuse(StageVKey, err.Error(), "an uncompressed point on P-256", "")
 	}
-	return PublicKey{name, ES256, string(point)}, nil
+	return PublicKey{name, ESP256, string(point)}, nil
 }
 
 // checkName holds names to c2sp.org/signed-note (not empty, no space, no plus)
@@ -170,7 +170,7 @@ func (k PublicKey) typed() []byte {
 	switch k.alg {
 	case Ed25519:
 		return append([]byte{vkeyEd25519}, k.raw...)
-	case ES256:
+	case ESP256:
 		return append(append([]byte{vkeyECDSA}, spkiP256...), k.raw...)
 	}
 	return nil
@@ -198,7 +198,7 @@ func (k PublicKey) ID() uint32 {
 	switch k.alg {
 	case Ed25519:
 		in = append([]byte(k.name+"\n"), in...)
-	case ES256:
+	case ESP256:
 		in = in[1:]
 	}
 	sum := sha256.Sum256(in)
@@ -229,7 +229,7 @@ func (k PublicKey) Thumbprint() [32]byte {
 	switch k.alg {
 	case Ed25519:
 		key = coseOKP{Kty: 1, Crv: 6, X: raw}
-	case ES256:
+	case ESP256:
 		key = coseEC2{Kty: 2, Crv: 1, X: raw[1:33], Y: raw[33:65]}
 	default:
 		return [32]byte{}
@@ -267,7 +267,7 @@ func (k PublicKey) Verify(message, sig []byte) error {
 	switch k.alg {
 	case Ed25519:
 		return verifyEd25519([]byte(k.raw), message, sig)
-	case ES256:
+	case ESP256:
 		return verifyP256([]byte(k.raw), message, sig)
 	}
 	return refuse(StageSignature, "no key", "a pinned key", "pin the signer's key in a policy file")

@@ -41,10 +41,10 @@ func TestVKeyRoundTrip(t *testing.T) {
 func TestVKeyECDSA(t *testing.T) {
 	const key = "AjBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABNhtmPtrWm3U1eQXBogSMdGvXwBcK5AW5i0hrZLOC96l+smGNM7nwZ4QvFK/4sueRoVj//QP22Ni4Qt9DPfkWLc="
 	k := must(receipt.ParseVKey("rekor.sigstore.dev+c0d23d6a+" + key))(t)
-	if k.Alg() != receipt.ES256 || k.Name() != "rekor.sigstore.dev" {
+	if k.Alg() != receipt.ESP256 || k.Name() != "rekor.sigstore.dev" {
 		t.Errorf("got %v %s", k.Alg(), k.Name())
 	}
-	pub := newSigner(t, "x", receipt.ES256).priv.Public()
+	pub := newSigner(t, "x", receipt.ESP256).priv.Public()
 	der := must(x509.MarshalPKIXPublicKey(pub))(t)
 	if got, want := must(receipt.NewPublicKey("x", pub))(t).String(), typed("x", 2, der); got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -73,7 +73,7 @@ func TestVKeyRefused(t *testing.T) {
 	}
 	name, rest, _ := strings.Cut(good, "+")
 	id, key, _ := strings.Cut(rest, "+")
-	p256 := newSigner(t, "e", receipt.ES256).priv.Public().(*ecdsa.PublicKey)
+	p256 := newSigner(t, "e", receipt.ESP256).priv.Public().(*ecdsa.PublicKey)
 	spki := must(x509.MarshalPKIXPublicKey(p256))(t)
 	off := append([]byte(nil), spki...)
 	off[len(off)-1] ^= 1
@@ -178,7 +178,7 @@ func TestRT72_LowOrderKeys(t *testing.T) {
 }
 
 func FuzzParseVKey(f *testing.F) {
-	for _, alg := range []receipt.Alg{receipt.Ed25519, receipt.ES256} {
+	for _, alg := range []receipt.Alg{receipt.Ed25519, receipt.ESP256} {
 		f.Add(newSigner(f, "runner.example/ci", alg).key.String())
 	}
 	f.Add("a+00000000+AQ==")
