@@ -20,7 +20,7 @@ type Alg int64
 
 const (
 	Ed25519 Alg = -19
-	ESP256  Alg = -9 // ESP256: ECDSA on P-256 with SHA-256
+	ESP256  Alg = -9 // ECDSA on P-256 with SHA-256
 )
 
 func (a Alg) String() string {
