@@ -74,6 +74,17 @@ const (
 	KindCanary                    //
 )
 
+var kindNames = [...]string{KindID: "id", KindTitle: "title", KindSignal: "signal", KindCommand: "command",
+	KindReference: "reference", KindTest: "test", KindCanary: "canary"}
+
+// String is the name of k on screen.
+func (k Kind) String() string {
+	if k >= KindID && int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return "unknown kind"
+}
+
 // OncePerTask tells the kinds whose match counts only when it comes in from the
 // network.
 func (k Kind) OncePerTask() bool { return k >= KindID && k <= KindCommand }

@@ -62,15 +62,17 @@ func (c *cutter) file(s *source) error {
 		c.add(p, contraband.ClassRaw, raw[:])
 		c.add(p, contraband.ClassCanonical, canonical[:])
 	}
+	weak := c.runs(p, runs)
 	if !s.patch && !s.changes {
-		// What an archive or an encoded test holds is ground truth too.
+		// What an archive or an encoded test holds is ground truth too. A view
+		// that is the text over again, without its escapes, adds little, and its
+		// short lines are not counted twice.
 		views.Each(s.content, func(v views.View) {
 			inner := source{content: v.Content}
 			more, _ := inner.novel() // fails for patches only
-			runs = append(runs, more...)
+			c.runs(p, more)
 		})
 	}
-	weak := c.runs(p, runs)
 	if c.uncovered[s.kind] += weak; weak == 0 && len(p.plain) == 0 {
 		c.uncovered[s.kind]++
 	}

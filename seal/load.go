@@ -256,7 +256,10 @@ func (m *Material) source() []byte {
 // counts turns a count for each kind into the sealed form.
 func counts(n map[contraband.Kind]uint32) []contraband.Count {
 	list := []contraband.Count{}
-	for k, c := range n {
+	for k, c := range n { // sorted below
+		if c == 0 {
+			continue
+		}
 		list = append(list, contraband.Count{Kind: k, N: c})
 	}
 	slices.SortFunc(list, func(a, b contraband.Count) int { return cmp.Compare(a.Kind, b.Kind) })

@@ -45,7 +45,7 @@ func (s *Summary) finish(set *contraband.Set, allowed map[item]bool) {
 	}
 	for _, c := range set.Uncovered {
 		if !c.Kind.OncePerTask() {
-			s.warn("%d items of kind %d are too short or too weak to seal; a run that reads only them is not noticed", c.N, c.Kind)
+			s.warn("%d lines or files of kind %s are too short or too weak to seal; a run that reads only them is not noticed", c.N, c.Kind)
 		}
 	}
 }
