@@ -172,9 +172,8 @@ func flipRole(args []string) int {
 	var stop atomic.Bool
 	go func() {
 		runtime.LockOSThread()
-		for !stop.Load() {
-			path[at] = 'b'
-			path[at] = 'a'
+		for i := 0; !stop.Load(); i++ {
+			path[at] = byte('a' + i&1)
 		}
 	}()
 	var got [2]int
@@ -297,11 +296,11 @@ func swapExecRole(args []string) int {
 	ran := map[string]int{}
 	for range n {
 		out, err := exec.Command(dir + "/link").Output()
+		name, _, _ := strings.Cut(string(out), " ") // echo also prints the script's path
 		if err != nil {
-			ran["killed"]++
-			continue
+			name = "killed"
 		}
-		ran[strings.TrimSpace(string(out))]++
+		ran[name]++
 	}
 	flipper.Process.Kill()
 	flipper.Wait()
