@@ -137,7 +137,7 @@ func (c *Checker) check(r *Row) *RuleError {
 		return broken(RuleSeq, fmt.Sprint(c.rows()), "%d", r.Seq)
 	}
 	if r.Phase > PhaseGrade {
-		return broken(RulePhase, "setup (0), agent (1) or grade (2)", "phase %d", r.Phase)
+		return broken(RulePhase, "setup (0), agent (1) or grade (2)", "phase %v", r.Phase)
 	}
 	if err := checkShape(r); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (c *Checker) check(r *Row) *RuleError {
 		return broken(RuleTime, fmt.Sprintf("at least %d", c.last.Time), "%d", r.Time)
 	}
 	if r.Phase < c.last.Phase {
-		return broken(RulePhase, fmt.Sprintf("at least %d", c.last.Phase), "phase %d", r.Phase)
+		return broken(RulePhase, fmt.Sprintf("at least %d", c.last.Phase), "phase %v", r.Phase)
 	}
 	if err := c.checkProc(r); err != nil {
 		return err
@@ -175,7 +175,7 @@ func (c *Checker) checkProc(r *Row) *RuleError {
 		return broken(RuleProc, fmt.Sprintf("one of the %d processes born so far", born), "process %d", r.Proc)
 	}
 	if (r.Op == OpFork || r.Op == OpExit) && c.ended[r.Proc] {
-		return broken(RuleProc, "a process that has not ended", "process %d in operation %d", r.Proc, r.Op)
+		return broken(RuleProc, "a process that has not ended", "process %d in operation %v", r.Proc, r.Op)
 	}
 	if r.Op == OpFork && r.Child != born+1 {
 		return broken(RuleProc, fmt.Sprintf("child %d, the next number", born+1), "child %d", r.Child)

@@ -200,47 +200,6 @@ func TestDetailRoundTrip(t *testing.T) {
 	}
 }
 
-func BenchmarkParseRow(b *testing.B) {
-	raw := benchRow(b)
-	b.SetBytes(int64(len(raw)))
-	for b.Loop() {
-		if _, err := ParseRow(raw); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkEncodeRow(b *testing.B) {
-	r, err := ParseRow(benchRow(b))
-	if err != nil {
-		b.Fatal(err)
-	}
-	var buf []byte
-	for b.Loop() {
-		buf, _ = EncodeRow(buf[:0], &r)
-	}
-}
-
-// BenchmarkGenericRow is what the row codec is measured against.
-func BenchmarkGenericRow(b *testing.B) {
-	raw := benchRow(b)
-	for b.Loop() {
-		var r Row
-		if err := dcbor.Unmarshal(raw, &r); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func benchRow(b *testing.B) []byte {
-	r := Row{Seq: 123456, Time: 1 << 33, Phase: 1, Proc: 12, Op: OpOpen, Dir: DirIn, Origin: OriginInput, Flags: FlagRead, Size: 4711, Object: 99, Path: &PathRef{Dir: 77}}
-	raw, err := EncodeRow(nil, &r)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return raw
-}
-
 func ExampleFormatHead() {
 	h := Head{Run: [16]byte{0xab}, Size: 20107, Root: LeafHash([]byte("the only row"))}
 	fmt.Printf("%s", FormatHead(h))

@@ -230,7 +230,7 @@ func (d *Disclosure) verifyPaths(head Head, o *Opened) error {
 			return err
 		}
 		if r.Op != OpDir || r.Path == nil || r.Seq >= o.Row.Seq || dirs[r.Child] != nil {
-			return d.wrong(&r, "dir rows before the row, each once", "operation %d", r.Op)
+			return d.wrong(&r, "dir rows before the row, each once", "operation %v", r.Op)
 		}
 		dirs[r.Child] = &r
 	}

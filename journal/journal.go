@@ -22,7 +22,6 @@ import (
 	"fmt"
 )
 
-
 // A Rule is one of the closed list of checks that a journal can fail
 // (spec/journal.md, "Rules").
 type Rule string

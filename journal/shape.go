@@ -81,7 +81,7 @@ const maxErrno = 4095
 // checkShape applies the rules that need no other row.
 func checkShape(r *Row) *RuleError {
 	if int(r.Op) >= len(shapes) || r.Op < OpStart {
-		return broken(RuleOp, "a known operation", "operation %d", r.Op)
+		return broken(RuleOp, "a known operation", "operation %v", r.Op)
 	}
 	s := &shapes[r.Op]
 	if err := checkKeys(r, s); err != nil {
@@ -91,7 +91,7 @@ func checkShape(r *Row) *RuleError {
 		return broken(RuleResult, "0 or an errno of at most 4095", "result %d", r.Result)
 	}
 	if r.Result != 0 && !s.fails {
-		return broken(RuleResult, fmt.Sprintf("0 for operation %d", r.Op), "result %d", r.Result)
+		return broken(RuleResult, fmt.Sprintf("0 for operation %v", r.Op), "result %d", r.Result)
 	}
 	if r.Result == 0 && r.Op == OpDenied {
 		return broken(RuleResult, "the errno of a denied call", "0")
@@ -104,23 +104,23 @@ func checkShape(r *Row) *RuleError {
 
 func checkKeys(r *Row, s *shape) *RuleError {
 	if s.actor == recorder && r.Proc != 0 || s.actor == process && r.Proc == 0 {
-		return broken(RuleProc, "0 for the recorder's operations, a process for a program's", "process %d for operation %d", r.Proc, r.Op)
+		return broken(RuleProc, "0 for the recorder's operations, a process for a program's", "process %d for operation %v", r.Proc, r.Op)
 	}
 	result := scope.ResultOf(r.Result)
 	for i, p := range [2]*PathRef{r.Path, r.Path2} {
 		want := [2]presence{s.path, s.path2}[i]
 		if p != nil && want == never {
-			return broken(RuleOp, "no path", "key %d in operation %d", 13+i, r.Op)
+			return broken(RuleOp, "no path", "key %d in operation %v", 13+i, r.Op)
 		}
 		if p == nil && want == resolved && (result == scope.Succeeded || result == scope.Denied) && !nameless(r) {
-			return broken(RuleOp, "the resolved path", "no key %d in operation %d with result %d", 13+i, r.Op, r.Result)
+			return broken(RuleOp, "the resolved path", "no key %d in operation %v with result %d", 13+i, r.Op, r.Result)
 		}
 	}
 	if s.child != (r.Child != 0) {
-		return broken(RuleOp, "key 15 in dir and fork rows only", "child %d in operation %d", r.Child, r.Op)
+		return broken(RuleOp, "key 15 in dir and fork rows only", "child %d in operation %v", r.Child, r.Op)
 	}
 	if (r.Op == OpStart) != (r.Start != nil) || (r.Op == OpFinal) != (r.Final != nil) {
-		return broken(RuleOp, "key 16 in the start row and key 17 in a final row", "operation %d", r.Op)
+		return broken(RuleOp, "key 16 in the start row and key 17 in a final row", "operation %v", r.Op)
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func nameless(r *Row) bool {
 func checkFlags(r *Row, s *shape) *RuleError {
 	f := r.Flags
 	if f&^allFlags != 0 || f&^s.flags != 0 {
-		return broken(RuleFlags, fmt.Sprintf("bits of 0x%x only for operation %d", uint32(s.flags), r.Op), "flags 0x%x", uint32(f))
+		return broken(RuleFlags, fmt.Sprintf("bits of 0x%x only for operation %v", uint32(s.flags), r.Op), "flags 0x%x", uint32(f))
 	}
 	if r.Result != 0 && f&doneFlags != 0 {
 		return broken(RuleFlags, "no flag of something done after a failure", "flags 0x%x with result %d", uint32(f), r.Result)
@@ -158,7 +158,7 @@ func checkFlags(r *Row, s *shape) *RuleError {
 		return broken(RuleFlags, "one of directory, pseudo, unreadable", "flags 0x%x", uint32(f))
 	}
 	if f&FlagControl != 0 && r.Phase != PhaseSetup {
-		return broken(RuleFlags, "control files opened in the setup phase", "phase %d", r.Phase)
+		return broken(RuleFlags, "control files opened in the setup phase", "phase %v", r.Phase)
 	}
 	return nil
 }
@@ -238,14 +238,14 @@ func checkContent(r *Row, s *shape) *RuleError {
 	}
 	text := r.Op == OpArgv || r.Dir == DirOut && (s.named || r.Op == OpOpen)
 	if text != (r.Flags&FlagText != 0) {
-		return broken(RuleFlags, "text exactly on argument vectors and new names", "flags 0x%x in operation %d", uint32(r.Flags), r.Op)
+		return broken(RuleFlags, "text exactly on argument vectors and new names", "flags 0x%x in operation %v", uint32(r.Flags), r.Op)
 	}
 	if text && r.Op != OpArgv && r.Size == 0 {
 		return broken(RuleContent, "a new name", "size 0")
 	}
 	filed := r.Op == OpOpen || r.Op == OpExec || r.Op == OpInterp || r.Op == OpWrote || r.Op == OpTruncate
 	if r.Object == 0 && (filed && r.Dir != DirNone || r.Op == OpVoid) {
-		return broken(RuleContent, "the number of the object", "object 0 in operation %d", r.Op)
+		return broken(RuleContent, "the number of the object", "object 0 in operation %v", r.Op)
 	}
 	return nil
 }
@@ -265,5 +265,5 @@ func checkOrigin(r *Row, s *shape) *RuleError {
 		}
 	}
 	return broken(rule, fmt.Sprintf("one of (direction, origins) %v", allowed),
-		"direction %d, origin %d in operation %d, result %d, flags 0x%x", r.Dir, r.Origin, r.Op, r.Result, uint32(r.Flags))
+		"direction %d, origin %d in operation %v, result %d, flags 0x%x", r.Dir, r.Origin, r.Op, r.Result, uint32(r.Flags))
 }

@@ -110,11 +110,11 @@ type Detail struct {
 func (c *Checker) checkFirst(r *Row) *RuleError {
 	switch {
 	case r.Op != OpStart:
-		return broken(RuleStart, "the start row first", "operation %d", r.Op)
+		return broken(RuleStart, "the start row first", "operation %v", r.Op)
 	case c.start != nil:
 		return broken(RuleStart, "one start row", "a second one")
 	case r.Time != 0 || r.Phase != PhaseSetup || r.Object != 0:
-		return broken(RuleStart, "time 0, phase setup, object 0", "time %d, phase %d, object %d", r.Time, r.Phase, r.Object)
+		return broken(RuleStart, "time 0, phase setup, object 0", "time %d, phase %v, object %d", r.Time, r.Phase, r.Object)
 	}
 	if err := CheckStart(r.Start); err != nil {
 		return broken(RuleStart, "a valid start", "%v", err)

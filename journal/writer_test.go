@@ -413,29 +413,3 @@ func TestTimeNeverDecreases(t *testing.T) {
 		t.Errorf("got time %d, %v, want %d", r.Time, err, last)
 	}
 }
-
-func BenchmarkAppend(b *testing.B) {
-	w := newBench(b)
-	w.rows.limit, w.details.limit = 0, 0
-	b.ResetTimer()
-	manyRows(b, w.Writer, b.N)
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "rows/s")
-}
-
-func BenchmarkCheck(b *testing.B) {
-	w := newBench(b)
-	manyRows(b, w.Writer, 100_000)
-	if err := w.Flush(); err != nil {
-		b.Fatal(err)
-	}
-	n := uint64(0)
-	b.SetBytes(int64(w.rows.Len()))
-	for b.Loop() {
-		sum, err := check(w.rows.Bytes())
-		if err != nil {
-			b.Fatal(err)
-		}
-		n += sum.Head.Size
-	}
-	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "rows/s")
-}
