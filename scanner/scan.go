@@ -96,7 +96,7 @@ func scan(ctx context.Context, run *os.Root, out io.Writer, cfg Config, maker wo
 
 // clone returns a worker of the same key for another goroutine.
 func (w *worker) clone(k contraband.TaskKey) *worker {
-	return &worker{fp: w.fp.Clone(), mac: k.Digester(), salt: w.salt, scratch: w.scratch}
+	return &worker{fp: w.fp.Clone(), mac: k.Digester(), salt: w.salt, scratch: w.scratch, lose: w.lose}
 }
 
 // overview is what a first pass over the rows says.
