@@ -108,7 +108,27 @@ func Enter(ms []Mount) (*Tree, error) {
 	if err := os.Symlink(newRoot+"/dev", "/dev"); err != nil {
 		return nil, err
 	}
+	if err := linkOuter(); err != nil {
+		return nil, err
+	}
 	return t, os.MkdirAll(newRoot+"/proc", 0o755)
+}
+
+// linkOuter makes the outer root's entries reachable under their own names on
+// the base, until Finish. The program may be linked dynamically, and the kernel
+// looks for its interpreter and libraries when pid 1 is executed.
+func linkOuter() error {
+	entries, err := os.ReadDir(outerRoot)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		err := os.Symlink(outerRoot+"/"+e.Name(), "/"+e.Name())
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *Tree) mount(m *Mount, i int) error {
