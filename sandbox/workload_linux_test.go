@@ -86,12 +86,10 @@ a, b = socket.socketpair(); fd = os.open("hello.c", os.O_RDONLY); socket.send_fd
 print(os.pread(socket.recv_fds(b, 1, 1)[1][0], 8, 0))
 s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(); c = socket.create_connection(s.getsockname()); s.accept()[0].send(b"tcp"); print(c.recv(3))
 u = socket.socket(socket.AF_UNIX); u.bind("sock"); u.listen(); v = socket.socket(socket.AF_UNIX); v.connect("sock"); print("unix")
-try: socket.create_connection(("192.0.2.1", 80), 2)
-except OSError as e: print("no network")
 t = [threading.Thread(target=lambda: open("hello.c").read()) for _ in range(8)]; [x.start() for x in t]; [x.join() for x in t]
 f = open("mm", "w+b"); f.truncate(8192); m = mmap.mmap(f.fileno(), 8192); m[0:2] = b"mm"; m.close(); print(open("mm", "rb").read(2))
 m = os.memfd_create("x"); os.write(m, b"memfd"); print(open("/proc/self/fd/%d" % m).read())
-fd = os.open(".", os.O_TMPFILE | os.O_RDWR); os.write(fd, b"t"); os.link("/proc/self/fd/%d" % fd, "linked", follow_symlinks=True); print(open("linked").read())
+fd = os.open(".", os.O_TMPFILE | os.O_RDWR); os.write(fd, b"t"); os.link("/proc/self/fd/%d" % fd, "linked", src_dir_fd=fd); print(open("linked").read())
 os.setxattr("hello.c", "user.k", b"v"); print(os.listxattr("hello.c")); fd = os.open("n.js", os.O_RDONLY); os.fchmod(fd, 0o640); os.utime(fd, (1, 2)); print(oct(os.stat("n.js").st_mode), os.stat("n.js").st_mtime)
 print(os.readlink("/proc/self/exe") == os.path.realpath("/usr/bin/python3"), open("/proc/self/comm").read().strip(), os.path.exists("/proc/thread-self/status"))
 os.mkdir("q"); os.chdir("q"); open("../up", "w").write("u"); print(open("/proc/self/cwd/../up").read()); os.chdir("..")
@@ -161,7 +159,7 @@ func TestWorkload(t *testing.T) {
 			if want := cmd.ProcessState.ExitCode(); in.Code != want {
 				t.Errorf("exit code inside %d, outside %d", in.Code, want)
 			}
-			if out.Len() == 0 {
+			if out.Len()+errs.Len() == 0 {
 				t.Error("the workload printed nothing outside: it tests nothing")
 			}
 			in.closed(t)
