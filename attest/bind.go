@@ -41,20 +41,17 @@ func Bind(set *contraband.Set, seal [32]byte, ev *Evidence) error {
 	if start.Seal != seal {
 		return &Refusal{RefusedSeal, fmt.Sprintf("a sealed set with SHA-256 %x", seal), fmt.Sprintf("%x, which the start row binds", start.Seal), another}
 	}
-	for _, f := range []struct{ id, got, want string }{
-		{RefusedTask, quote(set.Benchmark), quote(start.Benchmark)},
-		{RefusedTask, quote(set.Task), quote(start.Task)},
-		{RefusedTask, fmt.Sprintf("commitment %x", set.Commitment), fmt.Sprintf("commitment %x", start.Commitment)},
-		{RefusedProfile, quote(set.Profile), quote(contraband.Profile)},
-		{RefusedBaseline, fmt.Sprintf("sealed baseline %x", set.Baseline), fmt.Sprintf("%x, as found at the start", start.Baseline)},
-		{RefusedChannels, sealedChannels(set), startChannels(start)},
+	for _, f := range []struct{ id, what, got, want string }{
+		{RefusedTask, "benchmark", quote(set.Benchmark), quote(start.Benchmark)},
+		{RefusedTask, "task", quote(set.Task), quote(start.Task)},
+		{RefusedTask, "commitment", fmt.Sprintf("%x", set.Commitment), fmt.Sprintf("%x", start.Commitment)},
+		{RefusedProfile, "profile", quote(set.Profile), quote(contraband.Profile)},
+		{RefusedBaseline, "baseline", fmt.Sprintf("%x", set.Baseline), fmt.Sprintf("%x", start.Baseline)},
+		{RefusedChannels, "channels", sealedChannels(set), startChannels(start)},
 	} {
 		if f.got != f.want {
-			return &Refusal{f.id, f.got, f.want + " (start row)", another}
+			return &Refusal{f.id, f.what + " " + f.got + " in the sealed set", f.want + ", as the start row binds", another}
 		}
-	}
-	if start.Trial == 0 || start.Attempt == 0 {
-		return &Refusal{RefusedTask, fmt.Sprintf("trial %d, attempt %d", start.Trial, start.Attempt), "both from 1", "record the run again"}
 	}
 	return bindScope(set, start)
 }
@@ -62,19 +59,19 @@ func Bind(set *contraband.Set, seal [32]byte, ev *Evidence) error {
 func quote(s string) string { return fmt.Sprintf("%q", s) }
 
 func sealedChannels(set *contraband.Set) string {
-	var b strings.Builder
+	list := []string{}
 	for _, c := range set.Channels {
-		fmt.Fprintf(&b, "channel %q: %q; ", c.Name, c.Role)
+		list = append(list, c.Name+": "+c.Role)
 	}
-	return b.String()
+	return fmt.Sprintf("%q", list)
 }
 
 func startChannels(start *journal.Start) string {
-	var b strings.Builder
+	list := []string{}
 	for _, c := range start.Channels {
-		fmt.Fprintf(&b, "channel %q: %q; ", c.Name, c.Role)
+		list = append(list, c.Name+": "+c.Role)
 	}
-	return b.String()
+	return fmt.Sprintf("%q", list)
 }
 
 // bindScope holds the start row's roots to the sealed scope.

@@ -53,7 +53,7 @@ func Build(set *contraband.Set, sealed, evidence []byte, score *Score) (*Attesta
 	}
 	data, err := s.Marshal()
 	if err != nil {
-		return nil, err
+		return nil, &Refusal{RefusedStatement, err.Error(), "a statement of bounded size", "take folders off PATH, or shorten names"}
 	}
 	return &Attestation{Bytes: data, Statement: s, Derivation: d, Evidence: ev}, nil
 }

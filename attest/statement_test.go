@@ -1,0 +1,460 @@
+package attest_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gowebpki/jcs"
+	v1 "github.com/in-toto/attestation/go/v1"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/internal/fixture"
+	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/scope"
+)
+
+// build attests a script.
+func build(t testing.TB, s Script, score *attest.Score) *attest.Attestation {
+	t.Helper()
+	p := play(t, s)
+	a, err := attest.Build(p.set, p.sealed, p.pack, score)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+var honest = Script{Rows: []Step{{Do: "read"}}}
+
+var cheat = Script{Rows: []Step{
+	{Do: "read", Items: "f1..f40 file-raw", Path: "/hidden/a"},
+	{Do: "read", Phase: "grade"},
+}}
+
+// The statement is one to in-toto's own types, with the same fields.
+func TestStatementIsInToto(t *testing.T) {
+	a := build(t, cheat, &attest.Score{Value: "1.0", Source: attest.ScoreObserved})
+	var theirs v1.Statement
+	if err := protojson.Unmarshal(a.Bytes, &theirs); err != nil {
+		t.Fatal(err)
+	}
+	if err := theirs.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	root := a.Evidence.Root()
+	if theirs.Type != attest.StatementType || theirs.PredicateType != attest.PredicateType || len(theirs.Subject) != 1 ||
+		theirs.Subject[0].Name != "cleanrun.dev/journal/01020300000000000000000000000000" ||
+		theirs.Subject[0].Digest["sha256"] != hex.EncodeToString(root[:]) {
+		t.Fatalf("got %v", &theirs)
+	}
+	predicate := theirs.Predicate.AsMap()
+	if predicate["verdict"] != "DIRTY" || predicate["score"].(map[string]any)["value"] != "1.0" {
+		t.Fatalf("got predicate %v", predicate)
+	}
+	var ours map[string]any
+	if err := json.Unmarshal(a.Bytes, &ours); err != nil {
+		t.Fatal(err)
+	}
+	if !equalJSON(t, ours["predicate"], predicate) {
+		t.Fatal("in-toto reads another predicate")
+	}
+}
+
+func equalJSON(t *testing.T, a, b any) bool {
+	t.Helper()
+	x, err := json.Marshal(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, err := json.Marshal(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Equal(x, y)
+}
+
+func TestRT95_BuildIsDeterministic(t *testing.T) {
+	for _, s := range []Script{honest, cheat} {
+		a, b := build(t, s, nil), build(t, s, nil)
+		if !bytes.Equal(a.Bytes, b.Bytes) {
+			t.Fatalf("two builds differ:\n%s\n%s", a.Bytes, b.Bytes)
+		}
+		canonical, err := jcs.Transform(a.Bytes)
+		if err != nil || !bytes.Equal(canonical, a.Bytes) {
+			t.Fatalf("not JCS: %v", err)
+		}
+	}
+	if bytes.Equal(build(t, honest, nil).Bytes, build(t, cheat, nil).Bytes) {
+		t.Fatal("control: two runs have one statement")
+	}
+}
+
+// RT93: what a DIRTY statement shows of matches is row, class and reason.
+func TestRT93_DirtyShowsRowAndClassOnly(t *testing.T) {
+	a := build(t, cheat, nil)
+	if a.Derivation.Verdict != attest.Dirty || a.Statement.Predicate.Matches.Total == 0 {
+		t.Fatal("control: not a DIRTY statement with matches")
+	}
+	for _, group := range a.Evidence.Rows() {
+		if group == nil {
+			continue
+		}
+		for d := range slices.Chunk(group.Digests, 16) {
+			if bytes.Contains(a.Bytes, []byte(hex.EncodeToString(d))) || bytes.Contains(a.Bytes, d) {
+				t.Fatalf("the statement shows digest %x", d)
+			}
+		}
+	}
+	for _, name := range []string{"f1", "file-raw"} {
+		s := fixture.S(name)
+		if bytes.Contains(a.Bytes, []byte(hex.EncodeToString(s[:8]))) {
+			t.Fatalf("the statement shows item %s", name)
+		}
+	}
+	var m map[string]any
+	if err := json.Unmarshal(a.Bytes, &m); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range m["predicate"].(map[string]any)["matches"].(map[string]any)["first"].([]any) {
+		if keys := one.(map[string]any); len(keys) != 3 {
+			t.Fatalf("match with keys %v", keys)
+		}
+	}
+}
+
+func TestMatchList(t *testing.T) {
+	var all []attest.Match
+	for i := range 1000 {
+		want, err := json.Marshal(append([]attest.Match{}, all...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want, err = jcs.Transform(want); err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(want)
+		if got := attest.MatchListSum(all); got != hex.EncodeToString(sum[:]) {
+			t.Fatalf("%d matches: got %s, want %x", i, got, sum)
+		}
+		if i > 20 {
+			break
+		}
+		all = append(all, attest.Match{Event: uint64(i * i), Class: "fragment", Reason: attest.ReasonFragments})
+	}
+	s := Script{}
+	for range 400 {
+		s.Rows = append(s.Rows, Step{Do: "read", Items: "f2..f9"})
+	}
+	m := build(t, s, nil).Statement.Predicate.Matches
+	if m.Total != 400 || len(m.First) != attest.MaxMatches || m.Classes[0].Count != 400 {
+		t.Fatalf("got %d matches, %d listed, classes %v", m.Total, len(m.First), m.Classes)
+	}
+}
+
+func TestParseStatementIsStrict(t *testing.T) {
+	good := string(build(t, cheat, &attest.Score{Value: "0.5", Source: attest.ScoreAsserted}).Bytes)
+	parsed, err := attest.ParseStatement([]byte(good))
+	if err != nil {
+		t.Fatalf("control: %v", err)
+	}
+	if again, err := parsed.Marshal(); err != nil || string(again) != good {
+		t.Fatalf("control: encoded again: %v\n%s", err, again)
+	}
+	swap := func(old, repl string) string {
+		if !strings.Contains(good, old) {
+			t.Fatalf("no %q in %s", old, good)
+		}
+		return strings.Replace(good, old, repl, 1)
+	}
+	cases := map[string]string{
+		"RT59_duplicate key":       swap(`"verdict":"DIRTY"`, `"verdict":"DIRTY","verdict":"DIRTY"`),
+		"RT59_duplicate, hidden":   swap(`"verdict":"DIRTY"`, `"verdict":"CLEAN","verdict":"DIRTY"`),
+		"RT60_1.0":                 swap(`"trial":1`, `"trial":1.0`),
+		"RT60_1e0":                 swap(`"trial":1`, `"trial":1e0`),
+		"RT60_text for a number":   swap(`"trial":1`, `"trial":"1"`),
+		"RT60_true for a number":   swap(`"trial":1`, `"trial":true`),
+		"RT60_number for text":     swap(`"verdict":"DIRTY"`, `"verdict":7`),
+		"RT60_minus":               swap(`"trial":1`, `"trial":-1`),
+		"RT60_bignum":              swap(`"trial":1`, `"trial":99999999999`),
+		"RT60_null list":           swap(`"notCovered":[]`, `"notCovered":null`) + " ",
+		"RT61_trailing":            good + "\n",
+		"RT61_second value":        good + good,
+		"RT61_BOM":                 "\ufeff" + good,
+		"RT61_NUL":                 good + "\x00",
+		"RT61_invalid UTF-8":       swap(`"agent 1.0"`, "\"agent \xff\""),
+		"RT61_escape":              swap(`"agent 1.0"`, `"\u0061gent 1.0"`),
+		"RT61_white space":         swap(`,"verdict"`, `, "verdict"`),
+		"RT62_unknown field":       swap(`"verdict":"DIRTY"`, `"verdict":"DIRTY","version":1`),
+		"RT62_case of a field":     swap(`"verdict":"DIRTY"`, `"Verdict":"DIRTY"`),
+		"RT62_missing field":       swap(`"verdict":"DIRTY"`, `"x":0`),
+		"RT63_deep nesting":        strings.Repeat("[", 10000) + strings.Repeat("]", 10000),
+		"RT63_too long":            strings.Repeat(" ", attest.MaxStatement+1),
+		"RT75_other predicateType": swap(attest.PredicateType, "https://example.org/v1"),
+		"RT75_other _type":         swap(attest.StatementType, "https://in-toto.io/Statement/v0.1"),
+		"RT75_empty subject list":  subjects(good, ""),
+		"RT75_second subject":      subjects(good, `{"digest":{"sha256":"00"},"name":"a"},{"digest":{"sha256":"00"},"name":"a"}`),
+		"order of keys":            strings.TrimSuffix(swap(`"_type":"`+attest.StatementType+`",`, ``), "}") + `,"_type":"` + attest.StatementType + `"}`,
+		"score spelled 0.50x":      swap(`"value":"0.5"`, `"value":"0.5x"`),
+		"score +1":                 swap(`"value":"0.5"`, `"value":"+1"`),
+		"score 01":                 swap(`"value":"0.5"`, `"value":"01"`),
+		"score .5":                 swap(`"value":"0.5"`, `"value":".5"`),
+		"score NaN":                swap(`"value":"0.5"`, `"value":"NaN"`),
+		"score from nowhere":       swap(`"source":"asserted"`, `"source":"reported"`),
+		"empty":                    "",
+		"null":                     "null",
+	}
+	for name, data := range cases {
+		t.Run(name, func(t *testing.T) {
+			if s, err := attest.ParseStatement([]byte(data)); err == nil || s != nil {
+				t.Fatalf("accepted %q", data)
+			}
+		})
+	}
+}
+
+// subjects replaces the subject list.
+func subjects(statement, list string) string {
+	from := strings.Index(statement, `"subject":[`) + len(`"subject":[`)
+	return statement[:from] + list + statement[from+strings.Index(statement[from:], "]"):]
+}
+
+func FuzzParseStatement(f *testing.F) {
+	f.Add(build(f, cheat, &attest.Score{Value: "0.5", Source: attest.ScoreAsserted}).Bytes)
+	f.Add([]byte(`{}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := attest.ParseStatement(data)
+		if err != nil {
+			return
+		}
+		again, err := s.Marshal()
+		if err != nil || !bytes.Equal(again, data) {
+			t.Fatalf("a second spelling (%v) of\n%s", err, again)
+		}
+	})
+}
+
+func TestScore(t *testing.T) {
+	graded := Script{Rows: []Step{{Do: "read"}, {Do: "read", Phase: "grade"}}}
+	build(t, graded, &attest.Score{Value: "-12.25", Source: attest.ScoreObserved})
+	build(t, honest, &attest.Score{Value: "1", Source: attest.ScoreAsserted})
+	p := play(t, honest)
+	for _, s := range []attest.Score{
+		{Value: "1", Source: attest.ScoreObserved}, // nothing graded
+		{Value: "1e3", Source: attest.ScoreAsserted},
+		{Value: "", Source: attest.ScoreAsserted},
+		{Value: "1", Source: ""},
+	} {
+		_, err := attest.Build(p.set, p.sealed, p.pack, &s)
+		var r *attest.Refusal
+		if !errors.As(err, &r) || r.ID != attest.RefusedScore || r.Hint == "" {
+			t.Errorf("%v: got %v, want refusal %s with a hint", s, err, attest.RefusedScore)
+		}
+	}
+}
+
+// Bind refuses a run that was recorded under something else than the set.
+func TestBindRefuses(t *testing.T) {
+	grant := []contraband.Grant{{Path: "/srv/data", Mode: uint8(scope.ReadTree)}}
+	cases := []struct {
+		name  string
+		id    string
+		set   func(*contraband.Set)
+		start func(*journal.Start)
+		after func(*contraband.Set) // changes the set after the run
+		seal  string
+	}{
+		{name: "control"},
+		{name: "control with a grant", set: func(s *contraband.Set) { s.Scope.Grants = grant }},
+		{name: "no task", id: attest.RefusedNoTask, start: func(s *journal.Start) {
+			s.Benchmark, s.Task, s.Trial, s.Attempt, s.Commitment, s.Seal = "", "", 0, 0, [32]byte{}, [32]byte{}
+		}},
+		{name: "RT18 another file", id: attest.RefusedSeal, seal: "another sealed set"},
+		{name: "RT18 another task", id: attest.RefusedTask, after: func(s *contraband.Set) { s.Task = "task-2" }},
+		{name: "RT18 another benchmark", id: attest.RefusedTask, after: func(s *contraband.Set) { s.Benchmark = "other" }},
+		{name: "RT18 another commitment", id: attest.RefusedTask, after: func(s *contraband.Set) { s.Commitment[0] ^= 1 }},
+		{name: "RT29 another profile", id: attest.RefusedProfile, after: func(s *contraband.Set) { s.Profile = "canon-text/0" }},
+		{name: "another baseline", id: attest.RefusedBaseline, start: func(s *journal.Start) { s.Baseline[0] ^= 1 }},
+		{name: "a channel that the task does not declare", id: attest.RefusedChannels, start: func(s *journal.Start) {
+			s.Channels = []journal.Channel{{Name: "stdin", Role: "model"}}
+		}},
+		{name: "a channel left out", id: attest.RefusedChannels, set: func(s *contraband.Set) {
+			s.Channels = []contraband.Channel{{Name: "stdin", Role: "driver"}}
+		}, start: func(s *journal.Start) { s.Channels = []journal.Channel{} }},
+		{name: "a read-only workspace made writable", id: attest.RefusedScope, set: func(s *contraband.Set) { s.Scope.Workspace = uint8(scope.ReadTree) }},
+		{name: "a grant that the task does not state", id: attest.RefusedScope, start: func(s *journal.Start) {
+			s.Roots = append(s.Roots, scope.Root{Path: "/srv/data", Class: scope.Grant})
+		}},
+		{name: "a grant widened", id: attest.RefusedScope, set: func(s *contraband.Set) { s.Scope.Grants = grant }, start: func(s *journal.Start) {
+			s.Roots[len(s.Roots)-1].Mode = scope.WriteTree
+		}},
+		{name: "a toolchain around the workspace", id: attest.RefusedScope, start: func(s *journal.Start) {
+			move(s, "/home/u/work")
+			s.Roots = append(s.Roots, scope.Root{Path: "/home/u", Class: scope.Toolchain})
+		}},
+		{name: "control: a toolchain beside it", start: func(s *journal.Start) {
+			move(s, "/home/u/work")
+			s.Roots = append(s.Roots, scope.Root{Path: "/home/u/wo", Class: scope.Toolchain})
+		}},
+		{name: "no bounded workspace", id: attest.RefusedWorkspace, start: func(s *journal.Start) {
+			s.Roots = slices.DeleteFunc(s.Roots, func(r scope.Root) bool { return r.Path == "/" })
+			move(s, "/")
+		}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			set, err := fixture.Set(fixture.Groups(), c.set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seal := sha256.Sum256([]byte("sealed"))
+			r := fixture.NewRun(set, seal, c.start)
+			r.Close(journal.Final{})
+			p, err := r.Pack()
+			if err != nil {
+				t.Fatal(err)
+			}
+			ev, err := attest.ReadEvidence(p.Bytes())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.after != nil {
+				c.after(set)
+			}
+			if c.seal != "" {
+				seal = sha256.Sum256([]byte(c.seal))
+			}
+			err = attest.Bind(set, seal, ev)
+			if c.id == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			var refused *attest.Refusal
+			if !errors.As(err, &refused) || refused.ID != c.id || refused.Hint == "" {
+				t.Fatalf("got %v, want refusal %s with a hint", err, c.id)
+			}
+		})
+	}
+}
+
+// move puts the workspace elsewhere.
+func move(s *journal.Start, to string) {
+	for i := range s.Roots {
+		if s.Roots[i].Class == scope.Workspace {
+			s.Roots[i].Path = to
+		}
+	}
+	s.Workspace = to
+}
+
+// RT12: nothing is attested about a journal without rows.
+func TestRT12_EmptyJournalIsRefused(t *testing.T) {
+	p := play(t, honest)
+	empty := fixture.Pack{Header: attest.Header{Version: attest.EvidenceVersion}}
+	empty.Rehead()
+	empty.Grow()
+	a, err := attest.Build(p.set, p.sealed, empty.Bytes(), nil)
+	var e *attest.EvidenceError
+	if !errors.As(err, &e) || e.Rule != attest.RuleEmpty || a != nil {
+		t.Fatalf("got %v, want rule %s", err, attest.RuleEmpty)
+	}
+	if _, err := attest.Build(p.set, p.sealed, p.pack, nil); err != nil {
+		t.Fatalf("control: %v", err)
+	}
+}
+
+func TestStatementTooLarge(t *testing.T) {
+	set, err := fixture.Set(fixture.Groups(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := []byte("sealed")
+	for _, roots := range []int{10, 1000} {
+		r := fixture.NewRun(set, sha256.Sum256(sealed), func(s *journal.Start) {
+			for i := range roots {
+				s.Roots = append(s.Roots, scope.Root{Path: fmt.Sprintf("/opt/tool%04d/bin", i), Class: scope.Toolchain})
+			}
+		})
+		r.Close(journal.Final{})
+		p, err := r.Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = attest.Build(set, sealed, p.Bytes(), nil)
+		var refused *attest.Refusal
+		if large := roots == 1000; large != (errors.As(err, &refused) && refused.ID == attest.RefusedStatement) {
+			t.Errorf("%d roots: got %v", roots, err)
+		}
+	}
+}
+
+// The page that users read has every reason, rule and refusal of the code.
+func TestSpecListsAreClosed(t *testing.T) {
+	statement, err := os.ReadFile("../spec/statement.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range attest.ReasonIDs() {
+		if !bytes.Contains(statement, []byte("\n| `"+id+"` |")) {
+			t.Errorf("spec/statement.md has no line for reason %s", id)
+		}
+		if !attest.Says(id) {
+			t.Errorf("reason %s has no words", id)
+		}
+		if r := (attest.Reason{ID: id, Count: 3}); strings.Contains(attest.Explain(r), "%") || attest.Advice(id) == "" {
+			t.Errorf("reason %s reads %q", id, attest.Explain(r))
+		}
+	}
+	for _, id := range []string{
+		attest.RefusedNoTask, attest.RefusedSeal, attest.RefusedTask, attest.RefusedProfile, attest.RefusedBaseline,
+		attest.RefusedWorkspace, attest.RefusedScope, attest.RefusedChannels, attest.RefusedScore, attest.RefusedStatement,
+	} {
+		if !bytes.Contains(statement, []byte("\n| `"+id+"` |")) {
+			t.Errorf("spec/statement.md has no line for refusal %s", id)
+		}
+	}
+	evidence, err := os.ReadFile("../spec/evidence.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{
+		attest.RuleShape, attest.RuleVersion, attest.RuleEmpty, attest.RuleRows, attest.RuleJournal, attest.RuleHead, attest.RuleEntry,
+		attest.RuleCoverage, attest.RuleDeclared, attest.RuleSame, attest.RuleDigests, attest.RuleRoot, attest.RuleNoDigests,
+		attest.RuleTree, attest.RuleControls,
+	} {
+		if !bytes.Contains(evidence, []byte("\n| `"+id+"` |")) {
+			t.Errorf("spec/evidence.md has no line for rule %s", id)
+		}
+	}
+}
+
+// The example in spec/statement.md is this statement.
+func TestSpecExample(t *testing.T) {
+	a := build(t, Script{Rows: []Step{
+		{Do: "command"}, {Do: "read", Path: "/usr/bin/cat"}, {Do: "read", Path: "/hidden/solution", Items: "f1..f40 file-raw"},
+		{Do: "read", Path: "/work/tests", Phase: "grade"},
+	}}, &attest.Score{Value: "1.0", Source: attest.ScoreObserved})
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, a.Bytes, "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../spec/statement.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("```json\n%s\n```", pretty.String())
+	if !bytes.Contains(page, []byte(want)) {
+		t.Errorf("spec/statement.md shows another example; it should be\n%s", want)
+	}
+}
