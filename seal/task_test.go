@@ -1,0 +1,250 @@
+package seal
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cleanrun-dev/cleanrun/contraband"
+)
+
+const fullTask = taskHead + `period: "2026-1"
+reference:
+  - path: solution/**/*.py
+    root: solution
+  - path: other/parser.py
+    replaces: src/parser.py
+  - patch: fix.diff
+tests:
+  - path: hidden/test_*.py
+canaries: [one, two]
+tokens:
+  - three
+scope:
+  workspace: read
+  grants:
+    - path: /opt/data
+      mode: read-one
+    - path: /opt/cache
+      mode: write
+channels:
+  stdin: model
+`
+
+func TestParseTask(t *testing.T) {
+	task, err := ParseTask("task.yaml", []byte(fullTask))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if task.Benchmark != "bench-1" || task.ID != "repair-parser-77" || task.Period != "2026-1" ||
+		!strings.HasPrefix(task.Prompt.Inline, "The parser") || task.Workspace.Value != "workspace" {
+		t.Errorf("got %+v", task)
+	}
+	if len(task.Reference) != 3 || task.Reference[1].Replaces != "src/parser.py" || !task.Reference[2].Patch || task.Reference[0].Root != "solution" {
+		t.Errorf("got reference %+v", task.Reference)
+	}
+	if p := task.Reference[2].Pattern; p.Line != 13 || p.Item != "reference[2].patch" {
+		t.Errorf("got the patch at line %d, item %s, want 13, reference[2].patch", p.Line, p.Item)
+	}
+	want := contraband.Scope{Workspace: 0, Grants: []contraband.Grant{{Path: "/opt/cache", Mode: 1}, {Path: "/opt/data", Mode: 2}}}
+	if task.Scope.Workspace != want.Workspace || !slices.Equal(task.Scope.Grants, want.Grants) {
+		t.Errorf("got scope %+v, want %+v", task.Scope, want)
+	}
+	if !slices.Equal(task.Channels, []contraband.Channel{{Name: "stdin", Role: "model"}}) {
+		t.Errorf("got channels %+v", task.Channels)
+	}
+}
+
+// Each case has one fault; the error names its line and item.
+func TestParseTaskRefuses(t *testing.T) {
+	if _, err := ParseTask("task.yaml", []byte(taskHead)); err != nil {
+		t.Fatalf("control: %v", err)
+	}
+	for _, c := range []struct {
+		name, text string
+		line       int
+		item, part string
+	}{
+		{"unknown key", taskHead + "refrence: []\n", 7, "refrence", "unknown key"},
+		{"unknown inner key", taskHead + "tests:\n  - path: a\n    glob: b\n", 9, "tests[0].glob", "unknown key"},
+		{"key twice", taskHead + "task: again\n", 7, "", ""},
+		{"inner key twice", taskHead + "tests:\n  - path: a\n    path: b\n", 9, "", ""},
+		{"no benchmark", strings.Replace(taskHead, "benchmark: bench-1\n", "", 1), 0, "benchmark", "missing"},
+		{"no prompt", "benchmark: b\ntask: t\nworkspace: w\n", 0, "prompt", "missing"},
+		{"number", strings.Replace(taskHead, "task: repair-parser-77", "task: 77", 1), 2, "task", "put it in quotes"},
+		{"nothing", strings.Replace(taskHead, "task: repair-parser-77", "task:", 1), 2, "task", "want a string"},
+		{"boolean", taskHead + "signals: [true]\n", 7, "signals[0]", "put it in quotes"},
+		{"empty string", taskHead + "signals: ['']\n", 7, "signals[0]", "empty"},
+		{"empty list", taskHead + "signals: []\n", 7, "signals", "empty list"},
+		{"string for a list", taskHead + "signals: done\n", 7, "signals", "want a list"},
+		{"entry twice", taskHead + "signals:\n  - done\n  - done\n", 9, "signals[1]", "of line 8 again"},
+		{"path and patch", taskHead + "tests:\n  - path: a\n    patch: b\n", 9, "tests[0].patch", "both path and patch"},
+		{"neither", taskHead + "tests:\n  - root: a\n", 8, "tests[0]", "neither path nor patch"},
+		{"patch with root", taskHead + "tests:\n  - patch: a\n    root: b\n", 8, "tests[0]", "beside patch"},
+		{"replaces outside", taskHead + "tests:\n  - path: a\n    replaces: ../b\n", 9, "tests[0].replaces", "relative to the workspace"},
+		{"workspace mode", taskHead + "scope:\n  workspace: all\n", 8, "scope.workspace", "want one of read, write"},
+		{"relative grant", taskHead + "scope:\n  grants:\n    - path: data\n      mode: read\n", 9, "scope.grants[0].path", "absolute"},
+		{"grant without mode", taskHead + "scope:\n  grants:\n    - path: /data\n", 9, "scope.grants[0]", "want path and mode"},
+		{"grant twice", taskHead + "scope:\n  grants:\n    - {path: /d, mode: read}\n    - {path: /d, mode: write}\n", 10, "scope.grants[1]", "again"},
+		{"unknown channel", taskHead + "channels:\n  stderr: model\n", 8, "channels.stderr", "unknown key"},
+		{"unknown role", taskHead + "channels:\n  stdin: user\n", 8, "channels.stdin", "want one of model, driver"},
+		{"anchor", taskHead + "signals: &a [x]\n", 7, "signals", "anchor"},
+		{"alias", taskHead + "signals: [x]\ncommands: *a\n", 8, "", ""},
+		{"tag", taskHead + "signals: !mine [x]\n", 7, "signals", "tag"},
+		{"merge", taskHead + "scope:\n  <<: {workspace: read}\n", 8, "", ""},
+		{"byte order mark", "\xef\xbb\xbf" + taskHead, 0, "", "byte order mark"},
+		{"not UTF-8", taskHead + "# \xff\n", 0, "", "not UTF-8"},
+		{"control character", taskHead + "# \x00\n", 7, "", "control character"},
+		{"two documents", taskHead + "---\n" + taskHead, 0, "", "2 YAML documents"},
+		{"empty", "", 0, "", ""},
+		{"a list", "- a\n", 1, "", "want a mapping"},
+		{"no YAML", "a: [\n", 0, "", ""},
+		{"line break in a name", strings.Replace(taskHead, "task: repair-parser-77", `task: "a\nb"`, 1), 2, "task", "one line"},
+	} {
+		_, err := ParseTask("task.yaml", []byte(c.text))
+		var bad *TaskError
+		if !errors.As(err, &bad) || bad.File != "task.yaml" || c.line > 0 && bad.Line != c.line || c.item != "" && bad.Item != c.item || !strings.Contains(bad.Problem, c.part) {
+			t.Errorf("%s: got %v, want line %d, item %q, %q", c.name, err, c.line, c.item, c.part)
+		}
+	}
+}
+
+// What is declared and cannot be read, or is found twice, is refused by name.
+func TestLoadRefuses(t *testing.T) {
+	load(t, sampleFiles())
+	for _, c := range []struct {
+		name, tail string
+		line       int
+		item, part string
+	}{
+		{"empty glob", "tests:\n  - path: hidden/*.rb\n", 8, "tests[0].path", "no file"},
+		{"missing file", "tests:\n  - path: hidden/absent.py\n", 8, "tests[0].path", "no file"},
+		{"a folder", "tests:\n  - path: hidden\n", 8, "tests[0].path", "no file"},
+		{"bad pattern", "tests:\n  - path: 'hidden/[a'\n", 8, "tests[0].path", "pattern"},
+		{"file twice", "reference:\n  - path: hidden/test_nested.py\ntests:\n  - path: hidden/test_*.py\n", 10, "tests[0].path", "first by reference[0].path on line 8"},
+		{"missing pre-image", "reference:\n  - path: solution/app.py\n    replaces: gone.py\n", 8, "reference[0].path", "pre-image"},
+		{"two files for a pre-image", "reference:\n  - path: solution/**/*.py\n    replaces: app.py\n", 8, "reference[0].path", "2 files for one pre-image"},
+		{"outside its root", "reference:\n  - path: hidden/test_nested.py\n    root: solution\n", 8, "reference[0].path", "not below the root"},
+		{"short canary", "canaries: [abc]\n", 7, "canaries[0]", "at least 24"},
+		{"dull canary", "canaries: [aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa]\n", 7, "canaries[0]", "8 kinds"},
+	} {
+		files := sampleFiles()
+		files["task.yaml"] = taskHead + c.tail
+		m, err := Load(filepath.Join(folder(t, files), "task.yaml"))
+		if err == nil {
+			_, _, err = Build(m, auditKey(t), testControl)
+		}
+		var bad *TaskError
+		if !errors.As(err, &bad) || bad.Line != c.line || bad.Item != c.item || !strings.Contains(bad.Problem, c.part) {
+			t.Errorf("%s: got %v, want line %d, item %q, %q", c.name, err, c.line, c.item, c.part)
+		}
+	}
+	for name, edit := range map[string]func(files map[string]string){
+		"no workspace": func(f map[string]string) {
+			f["task.yaml"] = strings.Replace(taskHead, "workspace: workspace", "workspace: nowhere", 1)
+		},
+		"no prompt file": func(f map[string]string) { setPrompt(f, ""); delete(f, "prompt.md") },
+	} {
+		files := sampleFiles()
+		edit(files)
+		var bad *TaskError
+		if _, err := Load(filepath.Join(folder(t, files), "task.yaml")); !errors.As(err, &bad) || bad.Line == 0 {
+			t.Errorf("%s: got %v, want it refused with its line", name, err)
+		}
+	}
+}
+
+func TestUnreadableFileIsRefused(t *testing.T) {
+	dir := folder(t, sampleFiles())
+	name := filepath.Join(dir, "hidden/test_nested.py")
+	if err := os.Chmod(name, 0); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := os.Open(name); err == nil {
+		f.Close()
+		// Root reads everything: a link to nowhere cannot be read by anybody.
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink("nowhere", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var bad *TaskError
+	if _, err := Load(filepath.Join(dir, "task.yaml")); !errors.As(err, &bad) || bad.Item != "tests[0].path" {
+		t.Errorf("got %v, want the unreadable test refused by name", err)
+	}
+}
+
+func TestHidden(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(folder(t, sampleFiles()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := Load(filepath.Join(dir, "task.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := m.Task.Hidden()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", "task.yaml", "hidden", "hidden/test_nested.py", "solution", "solution/app.py", "solution/pkg/extra.py"} {
+		if !slices.Contains(got, filepath.Join(dir, name)) {
+			t.Errorf("%q is not among the hidden paths", name)
+		}
+	}
+	if slices.Contains(got, filepath.Join(dir, "workspace")) {
+		t.Error("the workspace is among the hidden paths")
+	}
+	// On a runner's machine without the ground truth, what is there is listed.
+	if err := os.RemoveAll(filepath.Join(dir, "solution")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := m.Task.Hidden(); err != nil || slices.Contains(got, filepath.Join(dir, "solution")) || !slices.Contains(got, filepath.Join(dir, "hidden")) {
+		t.Errorf("got %q, %v, want what is there", got, err)
+	}
+}
+
+func FuzzParseTask(f *testing.F) {
+	f.Add([]byte(fullTask))
+	f.Add([]byte(taskHead + "signals: &a [x]\ncommands: *a\n"))
+	f.Add([]byte("a: {b: [c, d], <<: *x}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		task, err := ParseTask("task.yaml", data)
+		var bad *TaskError
+		if err != nil {
+			if task != nil || !errors.As(err, &bad) || bad.Problem == "" {
+				t.Errorf("got %v with %v, want a TaskError alone", task, err)
+			}
+			return
+		}
+		if !contraband.CheckName(task.Benchmark) || !contraband.CheckName(task.ID) || task.Workspace.Value == "" || task.Prompt == (Prompt{}) {
+			t.Errorf("accepted an incomplete task: %+v", task)
+		}
+	})
+}
+
+func FuzzPatch(f *testing.F) {
+	f.Add([]byte("--- a\n+++ b\n@@ -1,2 +1,3 @@\n a\n+b\n c\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		runs, err := patchRuns(data)
+		if err != nil {
+			return
+		}
+		n := 0
+		for _, r := range runs {
+			for _, line := range r {
+				if n++; !strings.Contains(string(data), "+"+line) {
+					t.Errorf("got the line %q, which the diff does not add", line)
+				}
+			}
+		}
+		if n > strings.Count(string(data), "+") {
+			t.Errorf("got %d lines, more than the diff adds", n)
+		}
+	})
+}
