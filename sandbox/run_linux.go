@@ -96,7 +96,10 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if errors.Is(werr, exec.ErrWaitDelay) {
 		werr = nil
 	}
-	_ = os.RemoveAll(filepath.Join(s.RunDir, stateDir, "work")) // the kernel's scratch of the overlay
+	// The kernel's scratch of the overlay; it makes a folder of mode 0 in it.
+	scratch := filepath.Join(s.RunDir, stateDir, "work")
+	_ = os.Chmod(filepath.Join(scratch, "work"), 0o700)
+	_ = os.RemoveAll(scratch)
 	if res != nil {
 		return res, nil
 	}
