@@ -124,15 +124,6 @@ func TestRT8_Killed(t *testing.T) {
 	}
 }
 
-func readFile(t *testing.T, dir, name string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
 func readHead(t *testing.T, dir string) Head {
 	t.Helper()
 	h, err := ParseHead(readFile(t, dir, HeadFile))

@@ -3,6 +3,8 @@ package journal
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/cleanrun-dev/cleanrun/scope"
@@ -129,4 +131,13 @@ func manyRows(t testing.TB, w *Writer, n int) {
 			t.Fatal(err)
 		}
 	}
+}
+
+func readFile(t *testing.T, dir, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
