@@ -3,6 +3,7 @@ package scanner
 import (
 	"io"
 	"os"
+	"sync/atomic"
 
 	"github.com/transparency-dev/merkle/compact"
 	"github.com/transparency-dev/merkle/rfc6962"
@@ -27,19 +28,20 @@ func least(text bool) uint64 {
 	return minCanonical
 }
 
-// Records in memory, at most: of one content (1 MiB of digests, with up to 192
-// contents under way), and of the tree.
+// Digests in memory, at most: while one content is worked on, of all contents
+// whose items are not yet written, and for the tree. More go over the disk.
 const (
-	spillAt     = 1 << 16
+	spillAt     = 1 << 18
+	heldAt      = 4 << 20
 	treeSpillAt = 1 << 20
 )
 
 // digests of one content, sorted and unique.
 type digests struct {
-	set  *sorter
 	n    uint64
 	root [32]byte
-	all  []byte // nil if they are on disk
+	all  []byte  // if they are in memory
+	disk *sorter // else
 }
 
 // A finding is what one content came to.
@@ -56,12 +58,16 @@ type worker struct {
 	mac     *contraband.Digester
 	salt    [16]byte
 	scratch *scratch
+	recs    []record
+	tmp     []record
+	held    *atomic.Int64                         // digests in memory that wait to be written
 	lose    func(contraband.Class, [32]byte) bool // digests that a broken worker forgets; nil but in tests of the self-check
 }
 
-// collector returns an empty digest set and the function that fills it.
+// collector returns the empty digest set and the function that fills it. The set
+// is valid until seal.
 func (w *worker) collector(only contraband.Class) (*sorter, canon.Emit) {
-	set := &sorter{scratch: w.scratch, limit: spillAt}
+	set := &sorter{scratch: w.scratch, limit: spillAt, recs: w.recs[:0], tmp: w.tmp}
 	return set, func(class contraband.Class, s [32]byte) {
 		if (only == 0 || class == only) && (w.lose == nil || !w.lose(class, s)) {
 			set.add(recordOf(contraband.RunDigest(w.salt, s), 0))
@@ -93,10 +99,10 @@ func (w *worker) object(c *content, b []byte, large *os.File) (*finding, error) 
 		f.canonical += s.End(emit)
 		f.look(views.EachAt(large, int64(c.row.Size), w.viewer(c.text, emit)))
 	}
-	if f.canonical >= least(c.text) && len(set.recs)+len(set.spills) == 0 {
+	if f.canonical >= least(c.text) && set.empty() {
 		emit(contraband.ClassRaw, w.mac.Digest(contraband.ClassRaw, c.sum[:]))
 	}
-	return f, f.seal(set)
+	return f, w.seal(f, set)
 }
 
 func (w *worker) viewer(text bool, emit canon.Emit) func(views.View) {
@@ -110,46 +116,49 @@ func (f *finding) look(r views.Result) {
 }
 
 // seal sorts the digests and computes their root.
-func (f *finding) seal(set *sorter) error {
+func (w *worker) seal(f *finding, set *sorter) error {
+	defer func() { w.recs, w.tmp = set.recs[:0], set.tmp }()
 	if err := set.finish(); err != nil {
 		return err
 	}
-	d := digests{set: set}
+	if n := int64(len(set.recs)); w.held.Add(n) > heldAt {
+		w.held.Add(-n)
+		set.spill()
+	}
+	d := &f.digests
 	if len(set.spills) == 0 {
 		d.all = make([]byte, 0, len(set.recs)*attest.DigestSize)
 		for _, r := range set.recs {
-			x := r.digest()
-			d.all = append(d.all, x[:]...)
+			d.all = r.append(d.all)
 		}
 		d.n, d.root = uint64(len(set.recs)), attest.DigestRoot(d.all)
-		set.recs = nil
-		f.digests = d
 		return nil
 	}
 	factory := compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}
 	tree := factory.NewEmptyRange(0)
-	err := set.each(func(r record) error {
-		x := r.digest()
+	d.disk = &sorter{scratch: set.scratch, spills: set.spills, err: set.err}
+	err := d.disk.each(func(r record) error {
 		d.n++
-		return tree.Append(rfc6962.DefaultHasher.HashLeaf(x[:]), nil)
+		return tree.Append(rfc6962.DefaultHasher.HashLeaf(r.append(nil)), nil)
 	})
 	if err != nil {
 		return err
 	}
 	root, err := tree.GetRootHash(nil)
-	if err != nil {
-		return err
-	}
 	copy(d.root[:], root)
-	set.recs = nil
-	f.digests = d
-	return nil
+	return err
+}
+
+// drop forgets digests that are written.
+func (w *worker) drop(d *digests) {
+	w.held.Add(-int64(len(d.all) / attest.DigestSize))
+	d.all = nil
 }
 
 // each visits the digests in order.
 func (d *digests) each(visit func(d [16]byte) error) error {
-	if d.all == nil && d.set != nil {
-		return d.set.each(func(r record) error { return visit(r.digest()) })
+	if d.disk != nil {
+		return d.disk.each(func(r record) error { return visit(r.digest()) })
 	}
 	for i := 0; i < len(d.all); i += attest.DigestSize {
 		if err := visit([16]byte(d.all[i:])); err != nil {

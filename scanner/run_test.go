@@ -56,7 +56,7 @@ type sealed struct {
 	items map[contraband.Class]map[[32]byte]bool
 }
 
-func seal(t *testing.T, key contraband.TaskKey) *sealed {
+func seal(t testing.TB, key contraband.TaskKey) *sealed {
 	t.Helper()
 	s := &sealed{items: map[contraband.Class]map[[32]byte]bool{}}
 	filter := []uint32{key.Filter().Value(contraband.ClassCanary, canon.Canonical([]byte(canary))[:24])}
@@ -148,7 +148,7 @@ func chunks(text string, n int) (out []step) {
 
 // recorded writes a run folder with the control file and these steps. Files named
 // base are the baseline.
-func recorded(t *testing.T, set *contraband.Set, base map[string]string, model bool, steps ...step) string {
+func recorded(t testing.TB, set *contraband.Set, base map[string]string, model bool, steps ...step) string {
 	t.Helper()
 	work, dir := t.TempDir(), t.TempDir()
 	for name, data := range base {
@@ -229,7 +229,7 @@ func recorded(t *testing.T, set *contraband.Set, base map[string]string, model b
 	return dir
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

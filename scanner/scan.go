@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/canon"
@@ -55,7 +56,7 @@ func Scan(ctx context.Context, run *os.Root, out io.Writer, cfg Config) (Report,
 
 // newWorker is a parameter of scan, so that a test can put in a broken one.
 func newWorker(cfg *Config, salt [16]byte, s *scratch) *worker {
-	return &worker{fp: canon.New(cfg.Key, cfg.Set.Filter), mac: cfg.Key.Digester(), salt: salt, scratch: s}
+	return &worker{fp: canon.New(cfg.Key, cfg.Set.Filter), mac: cfg.Key.Digester(), salt: salt, scratch: s, held: new(atomic.Int64)}
 }
 
 type workerMaker func(*Config, [16]byte, *scratch) *worker
@@ -96,7 +97,7 @@ func scan(ctx context.Context, run *os.Root, out io.Writer, cfg Config, maker wo
 
 // clone returns a worker of the same key for another goroutine.
 func (w *worker) clone(k contraband.TaskKey) *worker {
-	return &worker{fp: w.fp.Clone(), mac: k.Digester(), salt: w.salt, scratch: w.scratch, lose: w.lose}
+	return &worker{fp: w.fp.Clone(), mac: k.Digester(), salt: w.salt, scratch: w.scratch, held: w.held, lose: w.lose}
 }
 
 // overview is what a first pass over the rows says.

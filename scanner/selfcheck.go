@@ -38,10 +38,10 @@ type checks struct {
 }
 
 type pick struct {
-	rank    uint64
-	c       *content
-	digests []byte
-	f       finding
+	rank      uint64
+	c         *content
+	digests   []byte
+	canonical uint64
 }
 
 func newChecks(head journal.Head) *checks { return &checks{head: journal.FormatHead(head)} }
@@ -62,10 +62,11 @@ func (k *checks) row(s *session, j *job) error {
 	if f.digests.n == 0 {
 		return empty(s, c)
 	}
-	if c.row.Size > checkSize || f.digests.all == nil {
+	if c.row.Size > checkSize || f.digests.disk != nil {
 		return nil
 	}
-	p := pick{k.rank(c.row.Seq), c, f.digests.all, *f}
+	own := *c // the job forgets its text
+	p := pick{k.rank(c.row.Seq), &own, f.digests.all, f.canonical}
 	at := 0
 	for at < len(k.picked) && k.picked[at].rank < p.rank {
 		at++
@@ -158,8 +159,8 @@ func (p *pick) compare(s *session, n *naive) error {
 	if missing > 0 || exact && len(have) != len(want) {
 		return &CheckError{p.c.row.Seq, fmt.Sprintf("%d digests, %d missing", len(have), missing), fmt.Sprintf("the %d of the slow derivation", len(want))}
 	}
-	if !chunked(&p.c.row) && uint64(canonical) != p.f.canonical {
-		return &CheckError{p.c.row.Seq, fmt.Sprintf("%d canonical bytes", p.f.canonical), fmt.Sprint(canonical)}
+	if !chunked(&p.c.row) && uint64(canonical) != p.canonical {
+		return &CheckError{p.c.row.Seq, fmt.Sprintf("%d canonical bytes", p.canonical), fmt.Sprint(canonical)}
 	}
 	return nil
 }

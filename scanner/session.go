@@ -60,7 +60,6 @@ type job struct {
 	ready   chan struct{}
 	finding *finding
 	err     error
-	entry   *attest.Entry // once written
 }
 
 func (s *session) run(ctx context.Context) error {
@@ -237,6 +236,10 @@ func (s *session) write(ctx context.Context, line <-chan *job) error {
 			return err
 		}
 		s.budget.give(j.weight)
+		j.raw = nil // the cache keeps the job
+		if j.c != nil {
+			j.c.raw, j.c.inline = nil, nil
+		}
 		s.rep.Rows++
 		if j.c != nil {
 			s.done += j.c.row.Size
@@ -255,7 +258,6 @@ func (s *session) item(j *job) error {
 		return err
 	}
 	it.Entry = s.entry(j)
-	j.entry = it.Entry
 	f := j.finding
 	if f == nil || j.same != nil {
 		return s.put(it.Append(s.buf[:0]))
@@ -267,13 +269,13 @@ func (s *session) item(j *job) error {
 	if err := f.digests.each(func(d [16]byte) error { s.tree.add(recordOf(d, tag)); return nil }); err != nil {
 		return err
 	}
-	if f.digests.all != nil {
-		it.Entry.Digests = f.digests.all
-		err := s.put(it.Append(s.buf[:0]))
-		it.Entry.Digests, f.digests.all = nil, nil
-		return err
+	if f.digests.disk != nil {
+		return s.spread(it, &f.digests)
 	}
-	return s.spread(it, &f.digests)
+	it.Entry.Digests = f.digests.all
+	err := s.put(it.Append(s.buf[:0]))
+	s.first.drop(&f.digests)
+	return err
 }
 
 func (s *session) put(b []byte) error {

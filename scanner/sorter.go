@@ -6,6 +6,7 @@ import (
 	"container/heap"
 	"encoding/binary"
 	"io"
+	"math/bits"
 	"os"
 	"slices"
 	"sync"
@@ -29,8 +30,19 @@ func (r record) digest() (d [16]byte) {
 	return d
 }
 
+// append appends the digest to b.
+func (r record) append(b []byte) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, r.hi), r.lo)
+}
+
 func compare(a, b record) int {
-	return cmp.Or(cmp.Compare(a.hi, b.hi), cmp.Compare(a.lo, b.lo), cmp.Compare(a.tag, b.tag))
+	switch {
+	case a.hi != b.hi:
+		return cmp.Compare(a.hi, b.hi)
+	case a.lo != b.lo:
+		return cmp.Compare(a.lo, b.lo)
+	}
+	return cmp.Compare(a.tag, b.tag)
 }
 
 // A scratch file takes sorted records that do not fit into memory. It lies in
@@ -80,6 +92,7 @@ type sorter struct {
 	scratch *scratch
 	limit   int
 	recs    []record
+	tmp     []record // memory for sorting
 	spills  []spill
 	err     error
 }
@@ -94,18 +107,68 @@ func (s *sorter) add(r record) {
 	if len(s.recs) < s.limit {
 		return
 	}
-	// Most of the time there are repetitions: views overlap with the raw text.
+	// Repetitions are frequent: views overlap with the raw text.
 	if s.settle(); len(s.recs) > s.limit/2 {
 		s.spill()
 	}
 }
 
+func (s *sorter) empty() bool { return len(s.recs)+len(s.spills) == 0 }
+
 func (s *sorter) settle() {
-	slices.SortFunc(s.recs, compare)
+	s.recs, s.tmp = sorted(s.recs, s.tmp)
 	s.recs = slices.CompactFunc(s.recs, func(a, b record) bool { return a.hi == b.hi && a.lo == b.lo })
 }
 
+// sorted sorts recs with the help of tmp's memory and returns both, exchanged
+// perhaps. Digests are uniform, so that one pass by their first bits leaves
+// buckets of about four: three times as fast as comparing.
+func sorted(recs, tmp []record) (out, spare []record) {
+	n := len(recs)
+	if n < 64 {
+		slices.SortFunc(recs, compare)
+		return recs, tmp
+	}
+	shift := 64 - (bits.Len(uint(n)) - 2)
+	ends := make([]uint32, 1<<(64-shift))
+	for i := range recs {
+		ends[recs[i].hi>>shift]++
+	}
+	var sum uint32
+	for i, c := range ends {
+		ends[i] = sum
+		sum += c
+	}
+	if cap(tmp) < n {
+		tmp = make([]record, n, cap(recs))
+	}
+	tmp = tmp[:n]
+	for i := range recs {
+		b := recs[i].hi >> shift
+		tmp[ends[b]] = recs[i]
+		ends[b]++
+	}
+	var from uint32
+	for _, end := range ends {
+		part := tmp[from:end]
+		from = end
+		if len(part) > 64 { // one digest many times
+			slices.SortFunc(part, compare)
+			continue
+		}
+		for i := 1; i < len(part); i++ {
+			for j := i; j > 0 && compare(part[j], part[j-1]) < 0; j-- {
+				part[j], part[j-1] = part[j-1], part[j]
+			}
+		}
+	}
+	return tmp, recs
+}
+
 func (s *sorter) spill() {
+	if len(s.recs) == 0 {
+		return
+	}
 	from, err := s.scratch.write(s.recs)
 	s.err = cmp.Or(s.err, err)
 	s.spills = append(s.spills, spill{from, len(s.recs)})
@@ -114,8 +177,7 @@ func (s *sorter) spill() {
 
 // finish ends the adding.
 func (s *sorter) finish() error {
-	s.settle()
-	if len(s.spills) > 0 && len(s.recs) > 0 {
+	if s.settle(); len(s.spills) > 0 {
 		s.spill()
 	}
 	return s.err

@@ -36,10 +36,10 @@ func (w *worker) chunk(s *stream, c *content, b []byte, last, end bool) (*findin
 	}
 	w.fp.Object(b, false, emit)
 	w.together(s, c.row.Phase, b, end, f, emit)
-	if only == 0 && f.canonical >= least(false) && len(set.recs)+len(set.spills) == 0 {
+	if only == 0 && f.canonical >= least(false) && set.empty() {
 		emit(contraband.ClassRaw, w.mac.Digest(contraband.ClassRaw, c.sum[:]))
 	}
-	return f, f.seal(set)
+	return f, w.seal(f, set)
 }
 
 // together derives views of the chunk by itself and, at the end of the phase, of
