@@ -84,12 +84,6 @@ func (w *DirWriter) closeFiles() error {
 	return errors.Join(errs...)
 }
 
-// Tail is what Recover cut.
-type Tail struct {
-	Rows    int64 // bytes of a torn row
-	Details int64 // bytes of torn details, and of details whose row was not written
-}
-
 // Recover takes the lock of a run folder's journal, cuts a torn tail off its two
 // files and says how much. It never adds a row: what a crash left open stays
 // open. A broken record before the tail is an error and cuts nothing.

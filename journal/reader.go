@@ -124,3 +124,9 @@ func readRecord(in *bufio.Reader, size int) ([]byte, error) {
 	}
 	return raw, nil
 }
+
+// Tail is what Recover cut.
+type Tail struct {
+	Rows    int64 // bytes of a torn row
+	Details int64 // bytes of torn details, and of details whose row was not written
+}
