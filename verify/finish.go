@@ -1,7 +1,9 @@
 package verify
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
@@ -92,6 +94,17 @@ func (v *verifier) why() {
 		}
 		v.report.Why = append(v.report.Why, w)
 	}
+	slices.SortStableFunc(v.report.Why, func(a, b Why) int {
+		return cmp.Or(cmp.Compare(side(a), side(b)), cmp.Compare(a.Event, b.Event))
+	})
+}
+
+// side sorts what makes a run DIRTY to the front.
+func side(w Why) int {
+	if w.Dirty {
+		return 0
+	}
+	return 1
 }
 
 func describeFinding(f attest.Finding) string {

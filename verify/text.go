@@ -14,7 +14,7 @@ import (
 func (r *Report) Text(file string) string {
 	var b strings.Builder
 	line := func(word, format string, args ...any) {
-		fmt.Fprintf(&b, " %-10s %s\n", word, printable(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(&b, " %-11s %s\n", word, printable(fmt.Sprintf(format, args...)))
 	}
 	fmt.Fprintf(&b, "%s\n", printable(r.title()))
 	if c := r.FailedCheck(); c != nil {
@@ -57,8 +57,8 @@ func (r *Report) Text(file string) string {
 		line("generated", "%s that the model's replies hold", plural(n, "sealed item", "sealed items"))
 	}
 	line("checked", "%s: %s events, %s digests", r.Checked.Level, group(r.Checked.Events), group(r.Checked.Digests))
-	line("attested", "%s", strings.Join(r.Attested, ", "))
-	line("asserted", "%s", strings.Join(r.Asserted, ", "))
+	line("attested", "%s", strings.Join(r.Attested, "; "))
+	line("asserted", "%s", strings.Join(r.Asserted, "; "))
 	line("NOT covered", "%s", orNothing(r.NotCovered))
 	line("assurance", "%s: %s", r.Assurance.Level, r.Assurance.Detail)
 	if next := r.next(file); next != "" {
@@ -105,7 +105,7 @@ func orNothing(list []string) string {
 	if len(list) == 0 {
 		return "nothing known"
 	}
-	return strings.Join(list, ", ")
+	return strings.Join(list, "; ")
 }
 
 func (r *Report) next(file string) string {

@@ -1,0 +1,202 @@
+package verify_test
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/hex"
+	"testing"
+	"time"
+
+	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/internal/fixture"
+	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/receipt"
+	"github.com/cleanrun-dev/cleanrun/verify"
+)
+
+// signer holds an Ed25519 key made from its name.
+type signer struct {
+	public receipt.PublicKey
+	key    ed25519.PrivateKey
+}
+
+func newSigner(name string) signer { return namedSigner(name, name) }
+
+// namedSigner separates the name from what the key is made from.
+func namedSigner(name, seed string) signer {
+	sum := sha256.Sum256([]byte(seed))
+	key := ed25519.NewKeyFromSeed(sum[:])
+	public, err := receipt.NewPublicKey(name, key.Public())
+	if err != nil {
+		panic(err) // the names in tests are good ones
+	}
+	return signer{public, key}
+}
+
+func (s signer) Public() receipt.PublicKey           { return s.public }
+func (s signer) Sign(message []byte) ([]byte, error) { return ed25519.Sign(s.key, message), nil }
+
+// now is the time that tests verify at.
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// kit makes bundles. Its hooks break one thing each.
+type kit struct {
+	runner, owner, second signer
+	record                func(*fixture.Run) // what the agent does
+	set                   func(*contraband.Set)
+	start                 func(*journal.Start)
+	open                  bool
+	score                 *attest.Score
+	pack                  func(*fixture.Pack)     // before the statement
+	statement             func(*attest.Statement) // before signing
+	bundle                func(b *receipt.Bundle) // at the end
+	sub                   func(run string) string // of the receipt
+	two                   bool                    // with receipt2.cose
+	sealedBy              *signer                 // signs task.sealed instead of owner
+	digest                func(*fixture.Run)      //
+	attestWith            func(*contraband.Set)   // changes the set after the run was recorded
+}
+
+func newKit() *kit {
+	return &kit{
+		runner: newSigner("evals.example/runner"), owner: newSigner("bench.example/owner"), second: newSigner("evals.example/second"),
+		record: honest,
+	}
+}
+
+func honest(r *fixture.Run) {
+	r.Argv(true, fixture.Content{Size: 40})
+	r.Read("/work/a", fixture.Content{Filler: 8})
+	r.Stdin(fixture.Content{Filler: 1})
+	r.Write("/work/b", fixture.Content{Filler: 4})
+}
+
+func cheat(r *fixture.Run) {
+	honest(r)
+	r.Read("/work/copy", fixture.Content{Items: fixture.Names("f", 12)})
+	r.Read("/hidden/solution", fixture.Content{Items: []string{"file-raw"}})
+}
+
+// trace is an excerpt below the limit.
+func trace(r *fixture.Run) {
+	honest(r)
+	r.Read("/work/excerpt", fixture.Content{Items: []string{"f2"}})
+}
+
+func (k *kit) make(t testing.TB) []byte {
+	t.Helper()
+	set, err := fixture.Set(fixture.Groups(), func(s *contraband.Set) {
+		s.Channels = []contraband.Channel{{Name: "stdin", Role: "model"}}
+		s.Uncovered = []contraband.Count{{Kind: contraband.KindTest, N: 2}}
+		if k.set != nil {
+			k.set(s)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	payload, err := set.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := k.owner
+	if k.sealedBy != nil {
+		owner = *k.sealedBy
+	}
+	sealed, err := receipt.Sign1(receipt.KindSealedSet, owner, set.Benchmark+"/"+set.Task, payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seal := sha256.Sum256(sealed)
+	r := fixture.NewRun(set, seal, k.start)
+	if k.digest != nil {
+		k.digest(r)
+	}
+	r.Control()
+	r.Phase = journal.PhaseAgent
+	k.record(r)
+	if !k.open {
+		r.Close(journal.Final{})
+	}
+	pack, err := r.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := pack.Bytes()
+	if k.attestWith != nil {
+		k.attestWith(set)
+	}
+	s := k.compose(t, set, seal, good)
+	if k.pack != nil {
+		// The attacker signs a statement that fits the changed pack.
+		k.pack(pack)
+		good = pack.Bytes()
+		sum := sha256.Sum256(good)
+		s.Predicate.Evidence.SHA256 = hex.EncodeToString(sum[:])
+	}
+	if k.statement != nil {
+		k.statement(s)
+	}
+	data, err := s.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub := s.Predicate.Run.ID
+	if k.sub != nil {
+		sub = k.sub(sub)
+	}
+	b := &receipt.Bundle{Sealed: sealed, Evidence: good}
+	if b.Receipt, err = receipt.Sign1(receipt.KindReceipt, k.runner, sub, data); err != nil {
+		t.Fatal(err)
+	}
+	if b.Statement, err = receipt.SignDSSE(k.runner, data); err != nil {
+		t.Fatal(err)
+	}
+	if k.two {
+		if b.Receipt2, err = receipt.Sign1(receipt.KindReceipt, k.second, sub, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if k.bundle != nil {
+		k.bundle(b)
+	}
+	out, err := receipt.FormatBundle(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// compose is what an attester that does not look at Bind would sign.
+func (k *kit) compose(t testing.TB, set *contraband.Set, seal [32]byte, pack []byte) *attest.Statement {
+	t.Helper()
+	ev, err := attest.ReadEvidence(pack)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := attest.Compose(set, seal, ev, sha256.Sum256(pack), attest.Derive(set, ev), k.score)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// policy pins the kit's owner and runner.
+func (k *kit) policy() *verify.Policy {
+	return &verify.Policy{Owners: []receipt.PublicKey{k.owner.public}, Runners: []receipt.PublicKey{k.runner.public}}
+}
+
+// result is exit code and failed check of a report.
+type result struct {
+	exit  int
+	check string
+}
+
+func of(r *verify.Report) result {
+	got := result{exit: r.Exit}
+	if c := r.FailedCheck(); c != nil {
+		got.check = c.ID
+	}
+	return got
+}

@@ -1,0 +1,105 @@
+package verify_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cleanrun-dev/cleanrun/verify"
+)
+
+func TestParsePolicy(t *testing.T) {
+	owner, runner, second := newSigner("bench.example/owner"), newSigner("evals.example/runner"), newSigner("evals.example/second")
+	good := "# who is trusted\n\nowner " + owner.public.String() + "\nrunner\t " + runner.public.String() + "\nrunner " + second.public.String() +
+		"\nrequire full-evidence\nrequire second-signature"
+	p, err := verify.ParsePolicy([]byte(good))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Owners) != 1 || p.Owners[0] != owner.public || len(p.Runners) != 2 || p.Runners[1] != second.public || !p.FullEvidence || !p.SecondSignature {
+		t.Fatalf("got %+v", p)
+	}
+	o, r := "owner "+owner.public.String()+"\n", "runner "+runner.public.String()+"\n"
+	cases := []struct {
+		name, text string
+		line       int
+	}{
+		{"empty", "", 0},
+		{"comments only", "# nothing\n\n", 0},
+		{"requirement only", "require full-evidence\n", 0},
+		{"unknown word", o + "owners x\n", 2},
+		{"case", "Owner" + o[5:], 1},
+		{"repeated key", o + r + o, 3},
+		{"repeated key under another name", o + "owner " + namedSigner("other.example/owner", "bench.example/owner").public.String(), 2},
+		{"repeated name with another key", o + "owner " + namedSigner("bench.example/owner", "x").public.String(), 2},
+		{"repeated requirement", o + "require full-evidence\nrequire full-evidence\n", 3},
+		{"unknown requirement", o + "require witness\n", 2},
+		{"requirement missing", o + "require\n", 2},
+		{"key missing", "owner\n", 1},
+		{"key cut", o[:len(o)-4] + "\n", 1},
+		{"two keys on a line", o[:len(o)-1] + " " + runner.public.String() + "\n", 1},
+		{"comment behind a key", o[:len(o)-1] + " # me\n", 1},
+		{"CR", o[:len(o)-1] + "\r\n", 1},
+		{"BOM", "\ufeff" + o, 1},
+		{"NUL", o + "\x00\n", 2},
+		{"other alphabet", o + "r\u0443nner x\n", 2},
+		{"log", o + "log example.com/log+12345678+AQ== https://example.com\n", 2},
+		{"witness", o + "witness a example.com+12345678+AQ==\n", 2},
+		{"group", o + "group g 1 a\n", 2},
+		{"quorum", o + "quorum g\n", 2},
+		{"second signature with one key", o + r + "require second-signature\n", 0},
+		{"too long", strings.Repeat("#", verify.MaxPolicy+1), 0},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			p, err := verify.ParsePolicy([]byte(c.text))
+			var e *verify.PolicyError
+			if !errors.As(err, &e) || p != nil || e.Line != c.line {
+				t.Fatalf("got %v, %v, want an error in line %d", p, err, c.line)
+			}
+		})
+	}
+	for _, word := range []string{"log", "witness", "group", "quorum"} {
+		_, err := verify.ParsePolicy([]byte(word + " x y\n"))
+		var e *verify.PolicyError
+		if !errors.As(err, &e) || !strings.Contains(e.Hint, "does not check logs") {
+			t.Errorf("%s: got %v", word, err)
+		}
+	}
+}
+
+// The example in spec/policy.md is a policy.
+func TestSpecPolicy(t *testing.T) {
+	page, err := os.ReadFile("../spec/policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := bytes.Cut(page, []byte("```\n"))
+	example, _, ok2 := bytes.Cut(rest, []byte("```"))
+	if !ok || !ok2 {
+		t.Fatal("no example")
+	}
+	p, err := verify.ParsePolicy(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Owners) != 1 || len(p.Runners) != 2 || !p.FullEvidence || !p.SecondSignature {
+		t.Errorf("got %+v", p)
+	}
+}
+
+func FuzzParsePolicy(f *testing.F) {
+	f.Add([]byte("owner " + newSigner("bench.example/owner").public.String() + "\nrequire full-evidence\n"))
+	f.Add([]byte("# x\n\nrunner x\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := verify.ParsePolicy(data)
+		if (p == nil) == (err == nil) {
+			t.Fatalf("got %v and %v", p, err)
+		}
+		if p != nil && len(p.Owners)+len(p.Runners) == 0 {
+			t.Fatal("accepted a policy that trusts nobody")
+		}
+	})
+}
