@@ -58,6 +58,20 @@ func TestParseTask(t *testing.T) {
 	}
 }
 
+// The example of the specification is a task file.
+func TestSpecExample(t *testing.T) {
+	spec, err := os.ReadFile("../spec/task.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(spec), "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	task, err := ParseTask("task.yaml", []byte(example))
+	if err != nil || len(task.Reference) != 3 || len(task.Commands) != 1 || len(task.Scope.Grants) != 1 {
+		t.Errorf("got %+v, %v", task, err)
+	}
+}
+
 // Each case has one fault; the error names its line and item.
 func TestParseTaskRefuses(t *testing.T) {
 	if _, err := ParseTask("task.yaml", []byte(taskHead)); err != nil {
