@@ -115,6 +115,7 @@ func TestDisclosureForged(t *testing.T) {
 		t.Fatalf("positive control: %v", err)
 	}
 	other := disclosed(t, b, rowOf(t, b, "/home/me/hidden", OpOpen))
+	leftOver := disclosed(t, b, rowOf(t, b, "/usr", OpDir)).Row
 	detail := func(d Detail) []byte {
 		raw, err := EncodeDetail(&d)
 		if err != nil {
@@ -144,6 +145,7 @@ func TestDisclosureForged(t *testing.T) {
 		"keys without path":   {RuleOpening, func(d *Disclosure) { d.Keys2 = d.Keys }},
 		"dir row missing":     {RuleOpening, func(d *Disclosure) { d.Dirs = d.Dirs[1:] }},
 		"dir row too many":    {RuleOpening, func(d *Disclosure) { d.Dirs = append(d.Dirs, other.Dirs[0]) }},
+		"dir row left over":   {RuleOpening, func(d *Disclosure) { d.Dirs = append(d.Dirs, leftOver) }},
 		"dir row twice":       {RuleOpening, func(d *Disclosure) { d.Dirs = append(d.Dirs, d.Dirs[0]) }},
 		"no dir row":          {RuleOpening, func(d *Disclosure) { d.Dirs[0] = d.Row }},
 		"dir row changed":     {RuleProof, func(d *Disclosure) { d.Dirs[0].Row = changed(t, d.Dirs[0].Row) }},
@@ -236,6 +238,12 @@ func TestRT57_LyingDigestsCannotBeDisclosed(t *testing.T) {
 	dirRow := func(n uint32, d [32]byte) Row {
 		return Row{Phase: PhaseAgent, Op: OpDir, Child: n, Path: &PathRef{Digest: d}}
 	}
+	keys := func(paths ...string) (list [][32]byte) {
+		for _, p := range paths {
+			list = append(list, scope.Key(k, p))
+		}
+		return list
+	}
 	for name, c := range map[string]struct {
 		dir    [32]byte // digest of directory 1
 		own    [32]byte
@@ -243,9 +251,11 @@ func TestRT57_LyingDigestsCannotBeDisclosed(t *testing.T) {
 		keys   [][32]byte
 		honest bool
 	}{
-		"control: honest":       {digest("/work"), digest("/work/x"), "/work/x", [][32]byte{scope.Key(k, "/"), scope.Key(k, "/work"), scope.Key(k, "/work/x")}, true},
-		"dir row of /work":      {digest("/work"), digest(hidden), hidden, [][32]byte{scope.Key(k, "/"), scope.Key(k, "/hidden"), scope.Key(k, hidden)}, false},
-		"own digest of a grant": {digest("/srv"), digest("/srv/data.csv"), hidden, [][32]byte{scope.Key(k, "/"), scope.Key(k, "/srv"), scope.Key(k, "/srv/data.csv")}, false},
+		"control: honest":       {digest("/work"), digest("/work/x"), "/work/x", keys("/", "/work", "/work/x"), true},
+		"dir row of /work":      {digest("/work"), digest(hidden), hidden, keys("/", "/hidden", hidden), false},
+		"own digest of a grant": {digest("/srv"), digest("/srv/data.csv"), hidden, keys("/", "/srv", "/srv/data.csv"), false},
+		"not clean":             {digest("/work"), digest("/work/../x"), "/work/../x", keys("/", "/work", "/work/..", "/work/../x"), false},
+		"path cut short":        {digest("/work"), digest("/x"), "/x", keys("/", "/x"), false},
 		"another key of a root": {scope.Digest(odd, "/srv"), scope.Digest(odd, "/srv/data.csv"), "/srv/data.csv", [][32]byte{scope.Key(k, "/"), odd, odd}, false},
 	} {
 		l := newLying(t)

@@ -86,6 +86,7 @@ func steps() []step {
 		{Row{Phase: PhaseAgent, Proc: 1, Op: OpOpen, Flags: FlagRead | FlagHidden, Result: 2}, Detail{Path: "/home/me/hidden"}},
 		{Row{Phase: PhaseAgent, Proc: 1, Op: OpMkdir, Dir: DirOut, Origin: OriginRun, Flags: FlagText, Size: 1}, Detail{Path: "/work/a/c"}},
 		{Row{Phase: PhaseAgent, Proc: 1, Op: OpRename, Dir: DirOut, Origin: OriginRun, Flags: FlagText, Size: 1, Object: 2}, Detail{Path: "/work/a/b/x", Path2: "/work/a/c/y"}},
+		{Row{Phase: PhaseAgent, Proc: 1, Op: OpOpen, Flags: FlagRead | FlagDirectory}, Detail{Path: "/"}},
 		{Row{Phase: PhaseAgent, Proc: 1, Op: OpExit}, Detail{}},
 	}
 }

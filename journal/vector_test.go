@@ -26,8 +26,8 @@ func readVectors(t testing.TB) []vector {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(paths) < 140 {
-		t.Fatalf("got %d vectors, want at least 140", len(paths))
+	if len(paths) < 160 {
+		t.Fatalf("got %d vectors, want at least 160", len(paths))
 	}
 	var list []vector
 	for _, p := range paths {

@@ -4,12 +4,11 @@ import (
 	"bytes"
 	"crypto/hkdf"
 	"crypto/sha256"
-	"errors"
-	"io"
+	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/cleanrun-dev/cleanrun/scope"
@@ -219,79 +218,6 @@ func TestClosedWriter(t *testing.T) {
 	}
 }
 
-// Each fault poisons the writer for ever: the first cause comes back from every
-// later call, no later row reaches the files, and what is there is a valid prefix
-// plus at most a torn tail.
-func TestFaultsPoison(t *testing.T) {
-	full, broken := syscall.ENOSPC, syscall.EIO
-	for name, c := range map[string]struct {
-		set   func(*bench)
-		cause error
-	}{
-		"rows full":                {func(b *bench) { b.rows.limit, b.rows.full = b.rows.Len()+300, full }, full},
-		"rows full at once":        {func(b *bench) { b.rows.limit, b.rows.full = b.rows.Len(), full }, full},
-		"details full":             {func(b *bench) { b.details.limit, b.details.full = b.details.Len()+10, full }, full},
-		"rows short":               {func(b *bench) { b.rows.limit, b.rows.short = b.rows.Len()+300, true }, io.ErrShortWrite},
-		"details short":            {func(b *bench) { b.details.limit, b.details.short = b.details.Len()+1, true }, io.ErrShortWrite},
-		"rows not synced":          {func(b *bench) { b.rows.badSync = broken }, broken},
-		"details not synced":       {func(b *bench) { b.details.badSync = broken }, broken},
-		"head not saved":           {func(b *bench) { b.badHead = broken }, broken},
-		"rows closed descriptor":   {func(b *bench) { b.rows.limit, b.rows.full = b.rows.Len(), syscall.EBADF }, syscall.EBADF},
-		"details closed, by error": {func(b *bench) { b.details.limit, b.details.full = b.details.Len(), io.ErrClosedPipe }, io.ErrClosedPipe},
-	} {
-		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
-			b := newBench(t)
-			c.set(b)
-			b.run(t)
-			_, err := b.Checkpoint()
-			if !errors.Is(err, c.cause) {
-				t.Fatalf("got %v, want the cause %v", err, c.cause)
-			}
-			// The fault goes away; the writer must not come back.
-			b.rows.limit, b.details.limit, b.rows.badSync, b.details.badSync, b.badHead = 0, 0, nil, nil, nil
-			rows, details, heads := b.rows.Len(), b.details.Len(), len(b.heads)
-			again := map[string]error{"Append": b.Append(&Row{Phase: PhaseAgent, Op: OpLost}, nil), "Flush": b.Flush()}
-			_, again["Checkpoint"] = b.Checkpoint()
-			_, again["Final"] = b.Final(Final{Outcome: Completed}, nil)
-			again["Close"] = b.Close()
-			for call, got := range again {
-				if got == nil || got.Error() != err.Error() || !errors.Is(got, c.cause) {
-					t.Errorf("%s: got %v, want %v", call, got, err)
-				}
-			}
-			if b.rows.Len() != rows || b.details.Len() != details || len(b.heads) != heads {
-				t.Error("bytes were written after the fault")
-			}
-			prefix := new(bytes.Buffer)
-			for line, err := range Rows(bytes.NewReader(b.rows.Bytes())) {
-				if err != nil {
-					if !isRule(err, RuleFrame) {
-						t.Errorf("got %v, want at most a torn tail", err)
-					}
-					break
-				}
-				prefix.Write(appendRecord(nil, line.Raw))
-			}
-			if sum, err := check(prefix.Bytes()); err != nil || sum.Closed() {
-				t.Errorf("what is there: got closed %v, %v, want a valid open prefix", sum.Closed(), err)
-			}
-		})
-	}
-}
-
-func TestFaultAtStart(t *testing.T) {
-	b := new(bench)
-	b.rows.limit, b.rows.full = 10, syscall.ENOSPC
-	if w, err := NewWriter(b.config()); !errors.Is(err, syscall.ENOSPC) || w != nil {
-		t.Errorf("got %v, %v, want no writer and ENOSPC", w, err)
-	}
-	bad := new(bench).config()
-	bad.Start.Workspace = "/elsewhere"
-	if w, err := NewWriter(bad); !isRule(err, RuleStart) || w != nil {
-		t.Errorf("got %v, %v, want no writer and rule start", w, err)
-	}
-}
-
 // Flush hands over; only a checkpoint syncs.
 func TestFlushAndCheckpoint(t *testing.T) {
 	b := newBench(t)
@@ -411,5 +337,89 @@ func TestTimeNeverDecreases(t *testing.T) {
 	last := b.checker.last.Time
 	if err := b.Append(&r, nil); err != nil || r.Time != last {
 		t.Errorf("got time %d, %v, want %d", r.Time, err, last)
+	}
+}
+
+// A row and a detail that are larger than one read, up to the bounds.
+func TestLargeRecords(t *testing.T) {
+	b := new(bench)
+	c := b.config()
+	for i := range 2000 {
+		c.Start.Roots = append(c.Start.Roots, scope.Root{Path: fmt.Sprintf("/x/%04d/%s", i, strings.Repeat("y", 200)), Class: scope.Grant})
+	}
+	w, err := NewWriter(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.rows.Len() < 400_000 {
+		t.Fatalf("got a start row of %d bytes, want a large one", b.rows.Len())
+	}
+	if err := w.Append(&Row{Op: OpLost}, &Detail{Text: make([]byte, MaxDetail-8)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Append(&Row{Op: OpLost}, &Detail{Text: make([]byte, MaxDetail)}); err == nil {
+		t.Error("a detail above the bound: got no error")
+	}
+	if _, err := w.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := check(b.rows.Bytes()); err != nil {
+		t.Error(err)
+	}
+	n := 0
+	for raw, err := range Details(bytes.NewReader(b.details.Bytes())) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; n == 2 && len(raw) < MaxDetail-8 {
+			t.Errorf("got a detail of %d bytes", len(raw))
+		}
+	}
+	if n != 2 {
+		t.Errorf("got %d details, want 2", n)
+	}
+	for i := range 4000 {
+		c.Start.Roots = append(c.Start.Roots, scope.Root{Path: fmt.Sprintf("/z/%04d/%s", i, strings.Repeat("y", 400)), Class: scope.Grant})
+	}
+	if _, err := NewWriter(c); err == nil {
+		t.Error("a start row above the bound: got no error")
+	}
+}
+
+func TestSummaryCounts(t *testing.T) {
+	b := newBench(t)
+	b.run(t)
+	open := func(flags Flags, path string) step {
+		return step{Row{Phase: PhaseAgent, Proc: 1, Op: OpOpen, Flags: flags}, Detail{Path: path}}
+	}
+	for _, s := range []step{
+		{Row{Phase: PhaseAgent, Proc: 1, Op: OpDenied, Result: 38}, Detail{Syscall: "bpf"}},
+		{Row{Phase: PhaseAgent, Proc: 1, Op: OpKilled}, Detail{}},
+		{Row{Phase: PhaseAgent, Op: OpVoid, Object: 3}, Detail{}},
+		{Row{Phase: PhaseAgent, Op: OpLost}, Detail{}},
+		open(FlagRead|FlagPseudo, "/dev/null"),
+		open(FlagRead|FlagPseudo, "/work/fifo"),
+		open(FlagRead|FlagUnreadable, "/work/secret"),
+		{Row{Phase: PhaseAgent, Proc: 1, Op: OpOpen, Flags: FlagRead | FlagLive | FlagUnstable, Dir: DirIn, Origin: OriginInput, Object: 9, Size: 1000}, Detail{Path: "/work/log"}},
+		{Row{Phase: PhaseAgent, Proc: 1, Op: OpUnlink, Flags: FlagRemoved}, Detail{Path: "/etc/passwd"}},
+	} {
+		if err := b.Append(&s.r, &s.d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := b.Summary()
+	want := got
+	want.Born, want.Ended, want.Void, want.Lost, want.Killed, want.Denied = 1, 1, 1, 1, 1, 1
+	want.OutOfScope, want.Unreadable, want.Unstable, want.Live, want.Removed, want.Pseudo, want.Controls = 2, 1, 1, 1, 1, 1, 0
+	want.Bytes = 100 + 5 + 7 + 1 + 1 + 1000
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	n := uint64(0)
+	for _, c := range got.Counts {
+		n += c.N
+	}
+	if n != got.Head.Size {
+		t.Errorf("got %d counted rows of %d", n, got.Head.Size)
 	}
 }

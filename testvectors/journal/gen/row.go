@@ -36,10 +36,12 @@ func list(items ...[]byte) []byte {
 
 var null = []byte{0xf6}
 
-// A table is a CBOR map with small integer keys.
+// A table is a CBOR map with small integer keys. A nil value is left out.
 type table map[int][]byte
 
 func (t table) encode() []byte {
+	t = maps.Clone(t)
+	maps.DeleteFunc(t, func(_ int, v []byte) bool { return v == nil })
 	out := head(5, uint64(len(t)))
 	for _, k := range slices.Sorted(maps.Keys(t)) {
 		out = append(append(out, num(uint64(k))...), t[k]...)
@@ -70,22 +72,24 @@ const (
 
 // Operations, directions, origins and flags, as in spec/journal.md.
 const (
-	opStart  = 1
-	opFinal  = 2
-	opDir    = 3
-	opOpen   = 4
-	opWrote  = 5
-	opExec   = 6
-	opArgv   = 8
-	opRename = 10
-	opMkdir  = 13
-	opFork   = 22
-	opExit   = 23
-	opStdin  = 24
-	opStdout = 25
-	opDenied = 27
-	opVoid   = 29
-	opLost   = 30
+	opStart    = 1
+	opFinal    = 2
+	opDir      = 3
+	opOpen     = 4
+	opWrote    = 5
+	opExec     = 6
+	opArgv     = 8
+	opRename   = 10
+	opMkdir    = 13
+	opMknod    = 14
+	opTruncate = 15
+	opFork     = 22
+	opExit     = 23
+	opStdin    = 24
+	opStdout   = 25
+	opDenied   = 27
+	opVoid     = 29
+	opLost     = 30
 
 	in, out = 1, 2
 
