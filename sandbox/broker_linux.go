@@ -45,14 +45,13 @@ type recording struct {
 	relay   *stdio.Relay
 	broker  *brokerpkg.Broker
 
-	kill      sync.Once
-	cancel    atomic.Bool // the user stopped the run
-	mu        sync.Mutex
-	reason    error // why the recorder gave up
-	status    unix.WaitStatus
-	exited    bool // pid 1 told the program's status
-	listening bool
-	farewell  chan struct{} // the link is at its end
+	kill     sync.Once
+	cancel   atomic.Bool // the user stopped the run
+	mu       sync.Mutex
+	reason   error // why the recorder gave up
+	status   unix.WaitStatus
+	exited   bool          // pid 1 told the program's status
+	farewell chan struct{} // the link is at its end
 }
 
 // broker is the stage S. It returns only on failure to set up; a run that got a
@@ -303,25 +302,54 @@ func (r *recording) watch(signals <-chan os.Signal) error {
 		parent, err := strconv.Atoi(field("PPid"))
 		return err != nil || parent == r.init
 	}
-	start := func() error {
-		if err := t.Seize(r.shim, r.threads); err != nil {
-			return &Unavailable{What: "ptrace", Err: err, Hint: "tracing is blocked (a container, or kernel.yama.ptrace_scope=3)"}
+	arch, err := seccomp.Native()
+	if err != nil {
+		return err
+	}
+	r.broker = &brokerpkg.Broker{Arch: arch, Recorder: r.rec, Proc: r.proc, Root: r.Root, Abort: r.giveUp}
+	if r.Control {
+		r.broker.Control = ControlPath
+	}
+	go r.obey(signals)
+	if err := r.seize(t); err != nil {
+		close(r.farewell)
+		r.giveUp(err)
+		return r.finish(t, err)
+	}
+	// On another thread: the shim's threads stop for the tracer at any time, and
+	// only this thread can let them go on.
+	go r.attend()
+	return r.finish(t, nil)
+}
+
+// seize traces the shim, which waits for a word, and numbers it as process 1.
+func (r *recording) seize(t *tracer.Tracer) error {
+	if err := t.Seize(r.shim, r.threads); err != nil {
+		return &Unavailable{What: "ptrace", Err: err, Hint: "tracing is blocked (a container, or kernel.yama.ptrace_scope=3)"}
+	}
+	if err := r.rec.Birth(0, r.shim); err != nil {
+		return err
+	}
+	tids, err := r.threads(r.shim)
+	if err != nil {
+		return err
+	}
+	for _, tid := range tids {
+		if tid == r.shim {
+			continue
 		}
-		if err := r.rec.Birth(0, r.shim); err != nil {
+		if err := r.rec.Birth(0, tid); err != nil {
 			return err
 		}
-		tids, err := r.threads(r.shim)
-		if err != nil {
-			return err
-		}
-		for _, tid := range tids {
-			if tid == r.shim {
-				continue
-			}
-			if err := r.rec.Birth(0, tid); err != nil {
-				return err
-			}
-		}
+	}
+	return nil
+}
+
+// attend takes the listener, starts the workers, lets the program start, and
+// hears pid 1 to its end.
+func (r *recording) attend() {
+	defer close(r.farewell)
+	begin := func() error {
 		if err := r.tell(); err != nil {
 			return err
 		}
@@ -329,19 +357,20 @@ func (r *recording) watch(signals <-chan os.Signal) error {
 		if err != nil {
 			return err
 		}
-		return r.serve(fd)
+		l, err := seccomp.NewListener(fd)
+		if err != nil {
+			return &Unavailable{What: "seccomp-notify", Err: err}
+		}
+		r.broker.Listener = l
+		if err := r.broker.Start(workers); err != nil {
+			return err
+		}
+		return r.tell()
 	}
-	go r.obey(signals)
-	if err := start(); err != nil {
+	if err := begin(); err != nil {
 		r.giveUp(err)
-		return r.finish(t, err)
 	}
-	r.listening = true
-	go r.listen()
-	if err := r.tell(); err != nil {
-		r.giveUp(err)
-	}
-	return r.finish(t, nil)
+	r.listen()
 }
 
 func (r *recording) threads(pid int) ([]int, error) {
@@ -366,24 +395,6 @@ func (r *recording) threads(pid int) ([]int, error) {
 	return tids, nil
 }
 
-func (r *recording) serve(fd int) error {
-	l, err := seccomp.NewListener(fd)
-	if err != nil {
-		return &Unavailable{What: "seccomp-notify", Err: err}
-	}
-	arch, err := seccomp.Native()
-	if err != nil {
-		return err
-	}
-	r.broker = &brokerpkg.Broker{
-		Listener: l, Arch: arch, Recorder: r.rec, Proc: r.proc, Root: r.Root, Abort: r.giveUp,
-	}
-	if r.Control {
-		r.broker.Control = ControlPath
-	}
-	return r.broker.Start(workers)
-}
-
 // Birth, Exec and Death are the tracer's events.
 func (r *recording) Birth(parent, tid int) error { return r.rec.Birth(parent, tid) }
 
@@ -393,7 +404,6 @@ func (r *recording) Death(tid, exit int) error { return r.rec.Death(tid, exit) }
 
 // listen takes the program's status from pid 1.
 func (r *recording) listen() {
-	defer close(r.farewell)
 	for {
 		b, _, _, err := r.packet()
 		if err != nil {
@@ -467,10 +477,8 @@ func (r *recording) finish(t *tracer.Tracer, failure error) error {
 		r.giveUp(err)
 	}
 	if r.broker != nil {
+		<-r.farewell // then nobody starts workers any more
 		r.broker.Wait()
-	}
-	if r.listening {
-		<-r.farewell
 	}
 	if r.reason != nil {
 		r.relay.Abort()
@@ -506,7 +514,7 @@ func (r *recording) final(t *tracer.Tracer) (journal.Final, string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f := journal.Final{Outcome: journal.Abandoned}
-	if b := r.broker; b != nil {
+	if b := r.broker; b != nil && b.Listener != nil {
 		f.Received, f.Answered, f.Void = b.Received.Load(), b.Answered.Load(), b.Void.Load()
 		if over, err := b.Listener.Hangup(0); r.reason == nil && (err != nil || !over) {
 			r.reason = fmt.Errorf("tasks are left under the filter (%v)", err)

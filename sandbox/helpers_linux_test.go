@@ -31,3 +31,13 @@ func (r *recorded) dump() string {
 	}
 	return b.String()
 }
+
+// TestShell is for looking at one command's rows: it runs CLEANRUN_TRY.
+func TestShell(t *testing.T) {
+	command := os.Getenv("CLEANRUN_TRY")
+	if command == "" {
+		t.Skip("set CLEANRUN_TRY to a shell command")
+	}
+	r := runIn(t, Config{Observe: os.Getenv("CLEANRUN_OBSERVE") != ""}, nil, "sh", "-c", command)
+	t.Logf("%s\n%s\n%s\n%+v", r.Out, r.Err, r.dump(), r.Result)
+}

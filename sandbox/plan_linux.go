@@ -222,7 +222,11 @@ func (p *planner) plan(c *Config, lower string) error {
 	for _, d := range append(pathDirs(c.Env, p.home), c.ToolDirs...) {
 		p.tool(d)
 	}
-	p.private(c.Env)
+	p.private("/tmp", "/var/tmp", "/run", p.home)
+	p.closed(c.Observe)
+	for _, name := range []string{"TMPDIR", "GOCACHE", "GOTMPDIR", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"} {
+		p.private(lookup(c.Env, name))
+	}
 	p.root(filepath.Dir(ControlPath), scope.ReadTree, scope.Private)
 	p.mount(mounts.Mount{Path: filepath.Dir(ControlPath), Kind: mounts.Dir, Must: true})
 	if c.ControlText != "" {
@@ -266,12 +270,7 @@ func (p *planner) everything() error {
 
 // private gives the run places of its own. Services of the host have their
 // sockets in /run: it is replaced too.
-func (p *planner) private(env []string) {
-	places := []string{"/tmp", "/var/tmp", "/run"}
-	for _, name := range []string{"TMPDIR", "GOCACHE", "GOTMPDIR", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR"} {
-		places = append(places, lookup(env, name))
-	}
-	places = append(places, p.home)
+func (p *planner) private(places ...string) {
 	for _, d := range places {
 		if !filepath.IsAbs(d) || filepath.Clean(d) == "/" || scope.CheckPath(filepath.Clean(d)) != nil {
 			continue
@@ -286,18 +285,41 @@ func (p *planner) private(env []string) {
 	}
 }
 
+// closed takes what lies around the task out of the private places: there a miss
+// is no honest probe, and observing shows what is really there.
+func (p *planner) closed(observe bool) {
+	for _, h := range p.hints {
+		h = filepath.Clean(h)
+		if !p.writable(h) || within(h, p.Workspace) || p.isPrivate(h) || scope.CheckPath(h) != nil {
+			continue
+		}
+		if _, err := os.Stat(h); err != nil {
+			continue
+		}
+		p.root(h, scope.NoTree, scope.Closed)
+		if observe {
+			p.mount(mounts.Mount{Path: h, Kind: mounts.Bind, Source: h})
+		}
+	}
+}
+
+func (p *planner) isPrivate(d string) bool {
+	return p.mounts[d].Kind == mounts.Private && p.mounts[d].Path == d
+}
+
 func (p *planner) kernel(d string) bool {
 	return within(d, "/proc") || within(d, "/sys") || within(d, "/dev")
 }
 
-// writable tells whether d is below a private place.
+// writable tells whether d is below a private place, and in no closed one.
 func (p *planner) writable(d string) bool {
-	for _, m := range p.mounts {
-		if m.Kind == mounts.Private && m.Path != d && within(d, m.Path) {
-			return true
+	depth, ok := -1, false
+	for at, r := range p.roots {
+		if at != d && within(d, at) && len(at) > depth && (r.Class == scope.Private || r.Class == scope.Closed) {
+			depth, ok = len(at), r.Class == scope.Private
 		}
 	}
-	return false
+	return ok
 }
 
 // tool shows one directory of tools.

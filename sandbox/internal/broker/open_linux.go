@@ -255,6 +255,9 @@ func (w *worker) openedFile(c *call, e *record.Event, o *opening) {
 		f.Nameless(c.proc)
 	}
 	cut := o.flags&unix.O_TRUNC != 0 && !created
+	if created || cut {
+		w.Recorder.Touched(e.Path)
+	}
 	switch {
 	case created:
 		e.Flags |= journal.FlagCreate

@@ -194,7 +194,11 @@ func (w *worker) walk(c *call, p place, last bool) (place, string) {
 				return place{}, path.Clean(target)
 			}
 		}
-		todo = target + "/" + todo
+		if todo == "" { // no slash at the end: it would demand a directory
+			todo = target
+		} else {
+			todo = target + "/" + todo
+		}
 	}
 	return place{}, w.nameOf(cur)
 }

@@ -125,13 +125,14 @@ func (r *Recorder) isHidden(p string) bool {
 	if p == "" || r.hidden == nil {
 		return false
 	}
+	depth, inside := -1, false
 	for _, root := range r.roots {
-		tree := root.Mode == scope.ReadTree || root.Mode == scope.WriteTree
-		if p == root.Path || tree && strings.HasPrefix(p, root.Path+"/") {
-			return false
+		tree := root.Mode != scope.ReadOne && root.Mode != scope.WriteOne
+		if (p == root.Path || tree && strings.HasPrefix(p, root.Path+"/")) && len(root.Path) > depth {
+			depth, inside = len(root.Path), root.Mode != scope.NoTree
 		}
 	}
-	return r.hidden(p)
+	return !inside && r.hidden(p)
 }
 
 func (r *Recorder) fail(err error) error {
