@@ -21,7 +21,7 @@ const (
 var sets = func() (sets [256]uint8) {
 	for c := range 128 {
 		switch b := byte(c); {
-		case keeps[c] == 1, b == '_':
+		case fold[c] != 0, b == '_':
 			sets[c] = inRun | inWord
 		case b == '.', b == '/', b == ':', b == '@', b == '-':
 			sets[c] = inRun
@@ -41,17 +41,9 @@ func Atom(token string) (item []byte, ok bool) {
 	if set == 0 || len(token) < MinAtom || len(token) > MaxAtom {
 		return nil, false
 	}
-	item = foldASCII(nil, []byte(token))
+	item = make([]byte, len(token))
+	item = item[:foldASCII(item, []byte(token))]
 	return item, len(item) >= MinAtom
-}
-
-func foldASCII(dst, p []byte) []byte {
-	for _, b := range p {
-		if keeps[b] == 1 {
-			dst = append(dst, fold[b])
-		}
-	}
-	return dst
 }
 
 // atoms emits the atoms whose end shows in p. It works on raw bytes: the bytes
@@ -65,13 +57,17 @@ func (s *Stream) atoms(p []byte, last bool, emit Emit) {
 		if end < old || end == len(f.raw) && !last || end-start > MaxAtom {
 			return // emitted before, or not ended yet, or too long
 		}
-		f.atom = foldASCII(f.atom[:0], f.raw[start:end])
-		if a := f.atom; len(a) >= MinAtom && f.t.pass(contraband.ClassAtom, a) {
+		a := f.atom[:foldASCII(f.atom[:end-start], f.raw[start:end])]
+		if len(a) >= MinAtom && f.t.pass(contraband.ClassAtom, a) {
 			s.item(contraband.ClassAtom, a, emit)
 		}
 	}
 	runs(f.words, len(f.raw), visit)
-	runs(f.runs, len(f.raw), visit)
+	runs(f.runs, len(f.raw), func(start, end int) {
+		if end-start > MaxAtom || !allOnes(f.words, start, end) { // else it is a word, too
+			visit(start, end)
+		}
+	})
 	// One byte more than the longest atom: a run that fills the tail is too long.
 	s.raw = append(s.raw[:0], f.raw[max(0, len(f.raw)-MaxAtom-1):]...)
 }
@@ -120,6 +116,19 @@ func classify(x uint64) (run, word uint64) {
 
 // gather moves the high bits of 8 bytes into 8 bits.
 func gather(m uint64) uint64 { return (m >> 7) * 0x0102040810204080 >> 56 }
+
+// allOnes tells whether bits start to end, at most MaxAtom, are all set.
+func allOnes(mask []uint64, start, end int) bool {
+	for i := start; i < end; {
+		n := min(64-i%64, end-i)
+		want := ^uint64(0) >> (64 - n)
+		if mask[i/64]>>(i%64)&want != want {
+			return false
+		}
+		i += n
+	}
+	return true
+}
 
 // runs visits the maximal runs of at least MinAtom ones in masks, of which n
 // bits count. masks has a zero word at the end.

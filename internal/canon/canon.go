@@ -33,7 +33,7 @@ type Fingerprinter struct {
 
 	// scratch
 	canon, raw  []byte
-	atom        []byte
+	atom        [MaxAtom]byte
 	breaks      []int
 	ranks       []uint32
 	picks       []int

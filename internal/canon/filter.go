@@ -10,22 +10,25 @@ import (
 // tables are what all clones of a fingerprinter share. They are read only.
 type tables struct {
 	key        contraband.TaskKey
-	orders     [2]order // of gram48 and gram24
-	filter     []uint32 // sorted
-	coarse     []uint64 // a bit for each value of a filter entry without its low bits
+	orders     [2]order                      // of gram48 and gram24
+	filter     []uint32                      // sorted
+	coarse     *[1 << coarseBits / 64]uint64 // a bit for each value of a filter entry without its low bits
 	values     *contraband.Filter
 	canaryOut  [256]uint64 // values.Table rotated out of the window
 	everywhere *[2]ranks   // shingles to be found at every position, else nil
 }
 
-const coarseShift = contraband.FilterBits - 17
+const (
+	coarseBits  = 17 // 16 KiB, which stay in the cache
+	coarseShift = contraband.FilterBits - coarseBits
+)
 
 func newTables(key contraband.TaskKey, filter []uint32) *tables {
 	table, mul := contraband.Table(key.Select())
 	t := &tables{key: key, filter: slices.Clone(filter), values: key.Filter()}
 	t.orders = [2]order{*newOrder(&table, mul, gram48.k), *newOrder(&table, mul, gram24.k)}
 	slices.Sort(t.filter)
-	t.coarse = make([]uint64, (1<<contraband.FilterBits>>coarseShift)/64)
+	t.coarse = new([1 << coarseBits / 64]uint64)
 	for _, v := range t.filter {
 		t.coarse[v>>coarseShift/64] |= 1 << (v >> coarseShift % 64)
 	}
@@ -47,26 +50,46 @@ func (t *tables) passes(v uint32) bool {
 	return found
 }
 
-// canaries visits each window of c whose value is in the filter.
+// canaries visits each window of c whose value is in the filter. As roll does,
+// it works on both halves at once.
 func (t *tables) canaries(c []byte, visit func(window []byte)) {
 	const k = contraband.CanarySize
-	if len(c) < k {
+	n := len(c) - k + 1
+	if n < 2 {
+		if n == 1 && t.pass(contraband.ClassCanary, c) {
+			visit(c)
+		}
 		return
 	}
-	var r uint64
 	in, out, mul, coarse := &t.values.Table, &t.canaryOut, t.values.Mul, t.coarse
-	for _, b := range c[:k-1] {
-		r = bits.RotateLeft64(r, 1) ^ in[b]
-	}
-	lead, trail := c[k-1:], c
-	trail = trail[:len(lead)]
-	var gone uint64 // what the byte that leaves contributes, 0 at first
-	for i, b := range lead {
-		r = bits.RotateLeft64(r, 1) ^ gone ^ in[b]
-		gone = out[trail[i]]
-		v := (r * mul) >> (64 - contraband.FilterBits)
-		if coarse[v>>coarseShift/64]&(1<<(v>>coarseShift%64)) != 0 && t.passes(uint32(v)) {
-			visit(c[i : i+k])
+	check := func(at int, hash uint64) {
+		if t.passes(uint32(hash * mul >> (64 - contraband.FilterBits))) {
+			visit(c[at : at+k])
 		}
+	}
+	h := n / 2
+	var r, s uint64
+	for i := range k {
+		r = bits.RotateLeft64(r, 1) ^ in[c[i]]
+		s = bits.RotateLeft64(s, 1) ^ in[c[h+i]]
+	}
+	check(0, r)
+	check(h, s)
+	m := h - 1
+	leaveR, enterR, leaveS, enterS := c[:m], c[k:][:m], c[h:][:m], c[h+k:][:m]
+	for i := range m {
+		r = bits.RotateLeft64(r, 1) ^ out[leaveR[i]] ^ in[enterR[i]]
+		s = bits.RotateLeft64(s, 1) ^ out[leaveS[i]] ^ in[enterS[i]]
+		vr, vs := r*mul>>(64-coarseBits), s*mul>>(64-coarseBits)
+		if coarse[vr/64]>>(vr%64)&1 != 0 {
+			check(1+i, r)
+		}
+		if coarse[vs/64]>>(vs%64)&1 != 0 {
+			check(h+1+i, s)
+		}
+	}
+	if n%2 == 1 {
+		s = bits.RotateLeft64(s, 1) ^ out[c[n-2]] ^ in[c[n+k-2]]
+		check(n-1, s)
 	}
 }

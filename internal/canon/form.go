@@ -159,20 +159,21 @@ func pageOf(r rune) *page {
 	return pg
 }
 
-// fold maps an ASCII byte to its form, keeps says whether it has one.
-var fold, keeps = func() (fold [256]byte, keeps [256]uint8) {
+// fold maps an ASCII letter or digit to its form in the low byte and 1 in the
+// high byte, and everything else to 0.
+var fold = func() (fold [256]uint16) {
 	for c := range 128 {
 		switch b := byte(c); {
 		case b >= '0' && b <= '9', b >= 'a' && b <= 'z':
-			fold[c], keeps[c] = b, 1
+			fold[c] = 1<<8 | uint16(b)
 		case b >= 'A' && b <= 'Z':
-			fold[c], keeps[c] = b|0x20, 1
+			fold[c] = 1<<8 | uint16(b|0x20)
 		}
 	}
-	return fold, keeps
+	return fold
 }()
 
-func isLetter(b byte) bool { return fold[b] >= 'a' }
+func isLetter(b byte) bool { return byte(fold[b]) >= 'a' }
 
 // ascii appends the form of ASCII text, line by line.
 func ascii(dst []byte, breaks []int, p []byte) ([]byte, []int) {
@@ -184,14 +185,7 @@ func ascii(dst []byte, breaks []int, p []byte) ([]byte, []int) {
 		if n >= 0 {
 			line = p[:n]
 		}
-		// The byte is stored always and kept by moving on: no branch.
-		out := dst[j : j+len(line)]
-		k := 0
-		for _, c := range line {
-			out[k] = fold[c]
-			k += int(keeps[c])
-		}
-		j += k
+		j += foldASCII(dst[j:j+len(line)], line)
 		if n < 0 {
 			break
 		}
@@ -199,6 +193,19 @@ func ascii(dst []byte, breaks []int, p []byte) ([]byte, []int) {
 		p = p[n+1:]
 	}
 	return dst[:j], breaks
+}
+
+// foldASCII writes the form of p to out, which is as long, and returns how many
+// bytes it has.
+func foldASCII(out, p []byte) int {
+	k := 0
+	for _, c := range p {
+		// The byte is stored always and kept by moving on: no branch.
+		x := fold[c]
+		out[k] = byte(x)
+		k += int(x >> 8)
+	}
+	return k
 }
 
 // asciiLen is the number of bytes before the first one that is not ASCII.

@@ -2,6 +2,7 @@ package canon
 
 import (
 	"math/bits"
+	"slices"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
 )
@@ -42,29 +43,44 @@ func newOrder(table *[256]uint64, mul uint64, k int) *order {
 	return o
 }
 
-// roll returns the rank of every k-gram of c, in v's memory.
+// hash is the rolling hash of the k bytes of c.
+func (o *order) hash(c []byte) (r uint64) {
+	for _, b := range c[:o.k] {
+		r = bits.RotateLeft64(r, 1) ^ o.in[b]
+	}
+	return r
+}
+
+// roll returns the rank of every k-gram of c, in v's memory. It rolls over both
+// halves at once: each step waits for the one before, so two run in the time of
+// one.
 func (o *order) roll(v []uint32, c []byte) []uint32 {
 	k := o.k
 	if len(c) < k {
 		return v[:0]
 	}
-	var r uint64
-	for _, b := range c[:k] {
-		r = bits.RotateLeft64(r, 1) ^ o.in[b]
-	}
-	n := len(c) - k
-	if cap(v) <= n {
-		v = make([]uint32, n+1, n+n/4+1)
-	}
-	v = v[:n+1]
+	n := len(c) - k + 1
+	v = slices.Grow(v[:0], n)[:n]
 	mul := o.mul
-	a, b := c[:n], c[k:]
-	b = b[:n]
-	for i := range n {
-		v[i] = uint32((r * mul) >> 32)
-		r = bits.RotateLeft64(r, 1) ^ o.out[a[i]] ^ o.in[b[i]]
+	if n == 1 {
+		v[0] = uint32((o.hash(c) * mul) >> 32)
+		return v
 	}
-	v[n] = uint32((r * mul) >> 32)
+	h := n / 2
+	r, s := o.hash(c), o.hash(c[h:])
+	v[0], v[h] = uint32((r*mul)>>32), uint32((s*mul)>>32)
+	m := h - 1
+	leaveR, enterR, leaveS, enterS := c[:m], c[k:][:m], c[h:][:m], c[h+k:][:m]
+	vr, vs := v[1:][:m], v[h+1:][:m]
+	for i := range m {
+		r = bits.RotateLeft64(r, 1) ^ o.out[leaveR[i]] ^ o.in[enterR[i]]
+		s = bits.RotateLeft64(s, 1) ^ o.out[leaveS[i]] ^ o.in[enterS[i]]
+		vr[i], vs[i] = uint32((r*mul)>>32), uint32((s*mul)>>32)
+	}
+	if n%2 == 1 {
+		s = bits.RotateLeft64(s, 1) ^ o.out[c[n-2]] ^ o.in[c[n+k-2]]
+		v[n-1] = uint32((s * mul) >> 32)
+	}
 	return v
 }
 
