@@ -128,6 +128,9 @@ func (w *walker) zipCut(src source, depth int) spans {
 		var out []byte
 		switch method {
 		case zip.Store:
+			if flags&8 != 0 { // the size stands after the data
+				size = untilHeader(src, data)
+			}
 			out, _ = w.drain(io.LimitReader(in, size), src.size-data, &w.large)
 		case zip.Deflate:
 			out, _ = w.drain(flate.NewReader(in), src.size-data, &w.large)
@@ -146,6 +149,17 @@ func (w *walker) zipCut(src source, depth int) spans {
 		off = end + int64(next)
 	}
 	return used.normal()
+}
+
+// untilHeader is the length of stored data up to the next header.
+func untilHeader(src source, data int64) int64 {
+	b := bytesOf(src, data, min(src.size-data, MaxBytes))
+	for _, next := range [][]byte{[]byte("PK\x07\x08"), zipLocal} {
+		if i := bytes.Index(b, next); i >= 0 {
+			b = b[:i]
+		}
+	}
+	return int64(len(b))
 }
 
 // tarHeader checks a header block by its sum, signed or not, which holds for

@@ -11,9 +11,13 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// falseStart is how much a zlib stream must give before its failure is worth
-// a report: text can begin like a stream, and random bits decode for a while.
-const falseStart = 64
+// A zlib stream must give this much before its failure is worth a report: text
+// can begin like a stream, and random bits decode for a while. The lower bound is
+// for output that reads as text.
+const (
+	falseText  = 64
+	falseStart = 1 << 10
+)
 
 // sniff names the container that src begins with, "" if none.
 func sniff(src source) string {
@@ -50,15 +54,16 @@ func zlibHeader(h []byte) bool {
 		(uint(h[0])<<8|uint(h[1]))%31 == 0
 }
 
-// zlibBegins tells whether 64 bytes come out, or a shorter stream ends with its
-// checksum.
+// zlibBegins tells whether a stream begins well, or is a short one that ends with
+// its checksum.
 func zlibBegins(src source) bool {
 	r, err := zlib.NewReader(bufio.NewReader(src.reader()))
 	if err != nil {
 		return false
 	}
-	n, err := io.CopyN(io.Discard, r, falseStart)
-	return err == nil || err == io.EOF && n > 0
+	var out bytes.Buffer
+	n, err := io.CopyN(&out, r, falseStart)
+	return err == nil || n > 0 && err == io.EOF || n >= falseText && readable(out.Bytes())
 }
 
 // open derives the views of a container and returns what part of src was read.

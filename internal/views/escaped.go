@@ -55,7 +55,7 @@ func segments(b []byte, mark byte, enough int, at func(out []byte, i int) ([]byt
 		i += k
 		text, n := at(first[:0], i)
 		first = text
-		if n == 0 || !weighty(text, n) {
+		if n == 0 || !weighty(b, i, text, n) {
 			i += max(n, 1)
 			continue
 		}
@@ -85,7 +85,7 @@ func segments(b []byte, mark byte, enough int, at func(out []byte, i int) ([]byt
 				i++
 				continue
 			}
-			if weighty(out[from:], n) {
+			if weighty(b, i, out[from:], n) {
 				count++
 				end = max(end, after(b, i+n))
 			}
@@ -101,9 +101,14 @@ func segments(b []byte, mark byte, enough int, at func(out []byte, i int) ([]byt
 	return out
 }
 
-// weighty tells whether an escape of n bytes hides or adds a letter or digit.
-func weighty(text []byte, n int) bool {
-	return n > 2 || len(text) == 1 && text[0] < ' '
+// weighty tells whether the escape of n bytes at b[i], or one that it hides, hides
+// or adds a letter or digit.
+func weighty(b []byte, i int, text []byte, n int) bool {
+	if n > 2 || len(text) == 1 && text[0] < ' ' {
+		return true
+	}
+	// An escaped backslash before a letter: a layer further in.
+	return len(text) == 1 && text[0] == '\\' && i+n < len(b) && (simple[b[i+n]] != 0 || b[i+n] == 'u' || b[i+n] == 'x')
 }
 
 // before and after find the bounds of the text around b[i] that a segment

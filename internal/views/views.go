@@ -23,8 +23,8 @@
 //     it with its source, from 1 MiB on. Text decoders and tar give no more than
 //     they read; theirs is bounded by MaxBytes and four times the content.
 //   - A stream that is cut or corrupt is BoundView if its magic is long (gzip, xz,
-//     zstd, zip, tar) or if 64 bytes came out of it (zlib, whose magic is two
-//     bytes that also begin words). What came out is a view all the same. So is an
+//     zstd, zip, tar) or if 1 KiB, or 64 bytes of text, came out of it (zlib,
+//     whose magic is two bytes that also begin words). What came out is a view all the same. So is an
 //     encrypted zip member, or one of a method that is not read: BoundView.
 package views
 

@@ -19,6 +19,10 @@ var (
 	crcTable = crc64.MakeTable(crc64.ECMA)
 )
 
+// xzDicts bounds the dictionaries of all blocks of a file together. Each must be
+// cleared, so many small blocks could keep the scanner busy for hours.
+const xzDicts = 4 * MaxBytes
+
 // An xzReader reads .xz files: concatenated streams of LZMA2 blocks (The .xz
 // File Format 1.2.1). The frame is read here, because the library takes a
 // dictionary of up to 4 GiB on the word of a block header; LZMA2 itself is the
@@ -26,6 +30,7 @@ var (
 type xzReader struct {
 	in    *counter
 	limit int64     // more will not be read: a larger dictionary is of no use
+	dicts int64     // bytes of dictionaries so far
 	block io.Reader // LZMA2 data of the current block
 	start int64     // of the current block
 	sum   hash.Hash // nil for no check
@@ -116,10 +121,15 @@ func (x *xzReader) blockHeader() error {
 	if flags&0x3f != 0 {
 		return errXZ
 	}
+	need := uint64(x.limit)                                      // no block can use a larger dictionary than its output
 	for _, present := range []byte{flags & 0x40, flags & 0x80} { // compressed, uncompressed size
 		if present != 0 {
-			if _, err := binary.ReadUvarint(r); err != nil {
+			size, err := binary.ReadUvarint(r)
+			if err != nil {
 				return errXZ
+			}
+			if present == 0x80 {
+				need = min(need, size)
 			}
 		}
 	}
@@ -131,7 +141,11 @@ func (x *xzReader) blockHeader() error {
 	if err != nil {
 		return errXZ
 	}
-	x.block, err = lzma.Reader2Config{DictCap: int(max(min(dict, x.limit), lzma.MinDictCap))}.NewReader2(x.in)
+	dict = max(min(dict, int64(need)), lzma.MinDictCap)
+	if x.dicts += dict; x.dicts > xzDicts {
+		return errXZ
+	}
+	x.block, err = lzma.Reader2Config{DictCap: int(dict)}.NewReader2(x.in)
 	if x.sum != nil {
 		x.sum.Reset()
 	}
