@@ -42,7 +42,7 @@ type Counts struct {
 	GradeOut     uint64 `json:"gradeOut"`     // rows out of scope in the grade phase: sealed paths may be read there
 	Denied       uint64 `json:"denied"`       // refused system calls
 	Inbound      uint64 `json:"inbound"`      // items that came in
-	Generated    uint64 `json:"generated"`    // items that an earlier parsed reply holds
+	Generated    uint64 `json:"generated"`    // items in parsed replies, or in content that they account for
 	Authored     uint64 `json:"authored"`     // items that the run wrote, with nothing inbound before
 	Canaries     uint64 `json:"canaries"`     // canary items, from anywhere
 	Named        uint64 `json:"named"`        // items of once-per-task kinds, from anywhere
