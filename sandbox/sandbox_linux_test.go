@@ -156,3 +156,22 @@ func TestCat(t *testing.T) {
 		t.Errorf("got delta %v, want nothing changed", r.Final.Delta)
 	}
 }
+
+func TestDoctor(t *testing.T) {
+	checks := Doctor()
+	if len(checks) < 7 {
+		t.Fatalf("got %d checks, want at least 7", len(checks))
+	}
+	for _, c := range checks {
+		if c.ID == "" || c.Got == "" || c.OK == (c.Hint != "") {
+			t.Errorf("got %+v, want an id, what happened, and a hint exactly if it failed", c)
+		}
+		t.Logf("%+v", c)
+	}
+	run := checks[len(checks)-1]
+	for _, c := range checks {
+		if run.OK && !c.OK {
+			t.Errorf("%s failed (%s) but a whole run works", c.ID, c.Got)
+		}
+	}
+}

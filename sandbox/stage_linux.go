@@ -42,6 +42,12 @@ func Stage() {
 		run = initProcess
 	case stageShim:
 		run = shim
+	case stageProbe:
+		if len(os.Args) == 2 {
+			runtime.LockOSThread()
+			tryProbe(os.Args[1])
+		}
+		return
 	default:
 		return
 	}
