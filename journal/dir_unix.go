@@ -37,37 +37,48 @@ type DirWriter struct {
 }
 
 // Create makes the journal's files in dir, with mode 0600, and writes the start
-// row and the secret. A folder that already holds one of them is refused.
+// row and the secret. A folder that already holds one of them is refused. On
+// failure the files that it made are gone again.
 func Create(dir string, secret Secret, start Start) (*DirWriter, error) {
 	w := new(DirWriter)
-	err := w.create(dir, secret, start)
+	made, err := w.create(dir, secret, start)
 	if err != nil {
-		return nil, errors.Join(err, w.closeFiles())
+		errs := []error{err, w.closeFiles()}
+		for _, name := range made {
+			errs = append(errs, os.Remove(name))
+		}
+		return nil, errors.Join(errs...)
 	}
 	return w, nil
 }
 
-func (w *DirWriter) create(dir string, secret Secret, start Start) (err error) {
-	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL | os.O_APPEND
-	if w.rows, err = os.OpenFile(filepath.Join(dir, RowsFile), flags, 0o600); err != nil {
-		return err
+func (w *DirWriter) create(dir string, secret Secret, start Start) (made []string, err error) {
+	for _, f := range [...]struct {
+		name string
+		to   **os.File
+	}{{RowsFile, &w.rows}, {DetailsFile, &w.details}} {
+		name := filepath.Join(dir, f.name)
+		if *f.to, err = os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600); err != nil {
+			*f.to = nil
+			return made, err
+		}
+		made = append(made, name)
 	}
 	if err := Lock(w.rows); err != nil {
-		return err
+		return made, err
 	}
-	if w.details, err = os.OpenFile(filepath.Join(dir, DetailsFile), flags, 0o600); err != nil {
-		return err
+	name := filepath.Join(dir, SecretFile)
+	if err := durable.CreateNew(name, secret[:], 0o600); err != nil {
+		return made, err
 	}
-	if err := durable.CreateNew(filepath.Join(dir, SecretFile), secret[:], 0o600); err != nil {
-		return err
-	}
+	made = append(made, name)
 	begin := time.Now() // read for its monotonic part only
 	w.Writer, err = NewWriter(Config{
 		Rows: w.rows, Details: w.details, Secret: secret, Start: start,
 		SaveHead: func(text []byte) error { return durable.WriteFile(filepath.Join(dir, HeadFile), text, 0o600) },
 		Clock:    func() uint64 { return uint64(time.Since(begin)) },
 	})
-	return err
+	return made, err
 }
 
 // Close ends the Writer, closes the files and so gives up the lock.

@@ -240,13 +240,6 @@ func TestRecoverEveryTail(t *testing.T) {
 	}
 }
 
-func write(t *testing.T, dir, name string, b []byte) {
-	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Recover cuts tails only. Anything else is damage and stays as it is.
 func TestRecoverRefusesDamage(t *testing.T) {
 	b := newBench(t)
@@ -328,6 +321,23 @@ func TestRT8_FullDisk(t *testing.T) {
 	sum, _ := readDir(t, dir)
 	if sum.Closed() || sum.Head.Size < 100 {
 		t.Errorf("got closed %v, %d rows, want an open journal of what fitted", sum.Closed(), sum.Head.Size)
+	}
+}
+
+func TestCreateLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	bad := testStart()
+	bad.Workspace = "/elsewhere"
+	if w, err := Create(dir, testSecret, bad); !isRule(err, RuleStart) || w != nil {
+		t.Errorf("got %v, want rule start", err)
+	}
+	write(t, dir, SecretFile, []byte("there before"))
+	if w, err := Create(dir, testSecret, testStart()); !errors.Is(err, fs.ErrExist) || w != nil {
+		t.Errorf("secret there: got %v, want ErrExist", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 || string(readFile(t, dir, SecretFile)) != "there before" {
+		t.Errorf("got %v, %v, want the old secret alone", entries, err)
 	}
 }
 

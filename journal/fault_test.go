@@ -81,3 +81,34 @@ func TestFaultAtStart(t *testing.T) {
 		t.Errorf("got %v, %v, want no writer and rule start", w, err)
 	}
 }
+
+// A slow disk holds up the checkpoint, not the rows; the saved head is of rows
+// that were synced.
+func TestAppendDuringSync(t *testing.T) {
+	b := newBench(t)
+	b.run(t)
+	size := b.Summary().Head.Size
+	b.details.onSync = func() {
+		b.details.onSync = nil
+		if err := b.Append(&Row{Phase: PhaseAgent, Op: OpLost}, nil); err != nil {
+			t.Error(err)
+		}
+		if err := b.Flush(); err != nil {
+			t.Error(err)
+		}
+	}
+	head, err := b.Checkpoint()
+	if err != nil || head.Size != size {
+		t.Errorf("got a head of %d rows, %v, want %d", head.Size, err, size)
+	}
+	if got := b.Summary().Head.Size; got != size+1 {
+		t.Errorf("got %d rows, want %d", got, size+1)
+	}
+	b.rows.badSync = syscall.EIO
+	if _, err := b.Checkpoint(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("got %v, want EIO", err)
+	}
+	if err := b.Append(&Row{Phase: PhaseAgent, Op: OpLost}, nil); !errors.Is(err, syscall.EIO) {
+		t.Errorf("Append afterwards: got %v, want EIO", err)
+	}
+}

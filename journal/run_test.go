@@ -27,6 +27,7 @@ type memory struct {
 	short         bool // the write that does not fit returns no error
 	full, badSync error
 	writes, syncs int
+	onSync        func()
 }
 
 func (m *memory) Write(b []byte) (int, error) {
@@ -41,7 +42,13 @@ func (m *memory) Write(b []byte) (int, error) {
 	return m.Buffer.Write(b)
 }
 
-func (m *memory) Sync() error { m.syncs++; return m.badSync }
+func (m *memory) Sync() error {
+	m.syncs++
+	if m.onSync != nil {
+		m.onSync()
+	}
+	return m.badSync
+}
 
 // bench is a Writer in memory with a clock that ticks.
 type bench struct {
@@ -141,4 +148,11 @@ func readFile(t *testing.T, dir, name string) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+func write(t *testing.T, dir, name string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }

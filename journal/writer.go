@@ -43,7 +43,8 @@ var ErrClosed = errors.New("the journal is closed")
 // poisoned: every later call returns the first cause, and nothing more is
 // written, so that a gap can never be hidden by later rows.
 type Writer struct {
-	mu      sync.Mutex
+	syncing sync.Mutex // held around a checkpoint, taken before mu
+	mu      sync.Mutex // held around everything below
 	cfg     Config
 	hasher  *scope.Hasher
 	checker *Checker
@@ -86,18 +87,23 @@ func NewWriter(cfg Config) (*Writer, error) {
 // A row that a Checker would refuse is refused here, with nothing written. The
 // row is buffered: Flush before the program may see the result.
 func (w *Writer) Append(r *Row, d *Detail) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.err != nil:
-		return w.err
-	case w.closed:
-		return ErrClosed
-	case r.Op == OpFinal && r.Final != nil:
+	if r.Op == OpFinal && r.Final != nil {
 		_, err := w.final(r, d)
 		return err
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err := w.usable(); err != nil {
+		return err
+	}
 	return w.append(r, d)
+}
+
+func (w *Writer) usable() error {
+	if w.err == nil && w.closed {
+		return ErrClosed
+	}
+	return w.err
 }
 
 func (w *Writer) append(r *Row, d *Detail) error {
@@ -228,30 +234,46 @@ func (w *Writer) poison(err error) error {
 	return w.err
 }
 
-// Checkpoint writes and syncs all rows, then saves and returns the head.
+// Checkpoint writes and syncs all rows, then saves and returns the head. Other
+// calls go on while it syncs.
 func (w *Writer) Checkpoint() (Head, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.err != nil {
-		return Head{}, w.err
-	}
-	return w.checkpoint()
+	w.syncing.Lock()
+	defer w.syncing.Unlock()
+	return w.checkpoint(func() error { return w.err })
 }
 
-func (w *Writer) checkpoint() (Head, error) {
-	if err := w.flush(); err != nil {
-		return Head{}, err
-	}
-	for _, f := range [...]File{w.cfg.Details, w.cfg.Rows} {
-		if err := f.Sync(); err != nil {
-			return Head{}, w.poison(fmt.Errorf("sync: %w", err))
-		}
+// checkpoint calls last, then flushes, under the lock; and syncs without it.
+func (w *Writer) checkpoint(last func() error) (Head, error) {
+	w.mu.Lock()
+	err := last()
+	if err == nil {
+		err = w.flush()
 	}
 	h := w.checker.head()
-	if err := w.cfg.SaveHead(FormatHead(h)); err != nil {
-		return Head{}, w.poison(fmt.Errorf("save the head: %w", err))
+	w.mu.Unlock()
+	if err != nil {
+		return Head{}, err
+	}
+	if err := w.sync(h); err != nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return Head{}, w.poison(err)
 	}
 	return h, nil
+}
+
+// sync brings the files to the disk, then the head: a saved head is always one
+// of rows that are there.
+func (w *Writer) sync(h Head) error {
+	for _, f := range [...]File{w.cfg.Details, w.cfg.Rows} {
+		if err := f.Sync(); err != nil {
+			return fmt.Errorf("sync: %w", err)
+		}
+	}
+	if err := w.cfg.SaveHead(FormatHead(h)); err != nil {
+		return fmt.Errorf("save the head: %w", err)
+	}
+	return nil
 }
 
 // Final closes the journal: it writes the final row and checkpoints. Counts,
@@ -259,42 +281,44 @@ func (w *Writer) checkpoint() (Head, error) {
 // lost rows. The phase is that of the last row.
 func (w *Writer) Final(f Final, d *Detail) (Head, error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.err != nil:
-		return Head{}, w.err
-	case w.closed:
-		return Head{}, ErrClosed
-	}
-	return w.final(&Row{Op: OpFinal, Phase: w.checker.last.Phase, Final: &f}, d)
+	phase := w.checker.last.Phase
+	w.mu.Unlock()
+	return w.final(&Row{Op: OpFinal, Phase: phase, Final: &f}, d)
 }
 
 func (w *Writer) final(r *Row, d *Detail) (Head, error) {
-	f, sum := *r.Final, w.checker.Summary()
-	f.Counts, f.Born, f.Ended, f.Void = sum.Counts, sum.Born, sum.Ended, sum.Void
-	f.Lost = max(f.Lost, sum.Lost)
-	r.Final = &f
-	if err := w.append(r, d); err != nil {
-		return Head{}, err
-	}
-	w.closed = true
-	return w.checkpoint()
+	w.syncing.Lock()
+	defer w.syncing.Unlock()
+	return w.checkpoint(func() error {
+		if err := w.usable(); err != nil {
+			return err
+		}
+		f, sum := *r.Final, w.checker.Summary()
+		f.Counts, f.Born, f.Ended, f.Void = sum.Counts, sum.Born, sum.Ended, sum.Void
+		f.Lost = max(f.Lost, sum.Lost)
+		r.Final = &f
+		if err := w.append(r, d); err != nil {
+			return err
+		}
+		w.closed = true
+		return nil
+	})
 }
 
 // Close checkpoints what was written. Without a final row the journal stays open
 // for its readers: its run can never be CLEAN. It does not close the files. A
 // poisoned writer returns its cause.
 func (w *Writer) Close() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.err != nil:
-		return w.err
-	case w.closed:
+	w.syncing.Lock()
+	defer w.syncing.Unlock()
+	_, err := w.checkpoint(func() error {
+		err := w.usable()
+		w.closed = true
+		return err
+	})
+	if err == ErrClosed {
 		return nil
 	}
-	w.closed = true
-	_, err := w.checkpoint()
 	return err
 }
 
