@@ -22,7 +22,8 @@ const (
 type Digester struct {
 	mac   [ClassAtom + 1]hash.Hash
 	short [ClassAtom + 1]*shortMAC // nil where the platform's SHA-256 state is not ours to read
-	in    [6]byte
+	head  [headSize]byte
+	sum   []byte
 }
 
 // Digester returns a new digester.
@@ -31,7 +32,7 @@ func (k TaskKey) Digester() *Digester {
 	for c := ClassCanary; c <= ClassAtom; c++ {
 		key := expand(k.k, "cleanrun/v1", "class", Profile, string([]byte{byte(c)}))
 		d.mac[c] = hmac.New(sha256.New, key[:])
-		d.short[c] = newShortMAC(key)
+		d.short[c] = newShortMAC(c, key)
 	}
 	return d
 }
@@ -40,17 +41,23 @@ func (k TaskKey) Digester() *Digester {
 // item). The profile is in K_class, which keeps a 48-byte shingle in one block.
 // The class must be a known one.
 func (d *Digester) Digest(class Class, item []byte) (s [32]byte) {
-	d.in[0], d.in[1] = 0x01, byte(class)
-	binary.BigEndian.PutUint32(d.in[2:], uint32(len(item)))
-	if m := d.short[class]; m != nil && len(d.in)+len(item) <= maxShort {
-		return m.sum(d.in[:], item)
+	if m := d.short[class]; m != nil && len(item) <= maxShort {
+		m.sum(&s, item)
+		return s
 	}
+	return d.long(class, item)
+}
+
+// long is apart so that Digest's result stays off the heap.
+func (d *Digester) long(class Class, item []byte) [32]byte {
+	d.head[0], d.head[1] = 0x01, byte(class)
+	binary.BigEndian.PutUint32(d.head[2:], uint32(len(item)))
 	h := d.mac[class]
 	h.Reset()
-	h.Write(d.in[:])
+	h.Write(d.head[:])
 	h.Write(item)
-	h.Sum(s[:0])
-	return s
+	d.sum = h.Sum(d.sum[:0])
+	return [32]byte(d.sum)
 }
 
 // RunSalt is the salt of a run's digests, from the bytes of its start row. It
