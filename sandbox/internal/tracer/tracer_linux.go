@@ -33,6 +33,7 @@ type Events interface {
 type Tracer struct {
 	Events   Events
 	Orphaned func(tid int) bool // the maker of a held task is dead
+	Ours     func(tid int) bool // this process traces it already
 
 	live   map[int]bool // false: seen to stop, birth not reported yet
 	gone   map[int]int  // died before the birth was reported, with the exit
@@ -55,11 +56,13 @@ func (t *Tracer) Seize(pid int, list func(pid int) ([]int, error)) error {
 			if t.live[tid] {
 				continue
 			}
-			// EPERM: the thread is traced already, its parent's seizure passed on.
-			if e := ptrace(unix.PTRACE_SEIZE, tid, 0, options); e != 0 && e != unix.EPERM {
-				if e == unix.ESRCH {
-					continue
-				}
+			e := ptrace(unix.PTRACE_SEIZE, tid, 0, options)
+			if e == unix.ESRCH {
+				continue
+			}
+			// EPERM: traced already. By us, if its maker's seizure passed on to it;
+			// by a debugger, if we are run under one.
+			if e != 0 && (e != unix.EPERM || !t.Ours(tid)) {
 				return fmt.Errorf("trace thread %d: %w", tid, e)
 			}
 			t.live[tid], fresh = true, true

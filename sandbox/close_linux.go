@@ -1,0 +1,164 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cleanrun-dev/cleanrun/internal/overlay"
+	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/sandbox/internal/tracer"
+)
+
+// finish waits until nothing of the run is left and closes the journal.
+func (r *recording) finish(t *tracer.Tracer, failure error) error {
+	stop := r.reportProgress()
+	reaped := false
+	err := t.Wait(r.init, func(unix.WaitStatus) { reaped = true })
+	stop()
+	if err == nil && !reaped {
+		err = errors.New("pid 1 was never reaped")
+	}
+	if err != nil {
+		r.giveUp(err)
+	}
+	if r.broker != nil {
+		<-r.farewell // then nobody starts workers any more
+		r.broker.Wait()
+	}
+	if r.reason != nil {
+		r.relay.Abort()
+	}
+	if err := r.relay.Finish(); err != nil {
+		r.giveUp(err)
+	}
+	f, note := r.final(t)
+	head, err := r.journal.Final(f, &journal.Detail{Note: note})
+	if err == nil {
+		err = r.store.Sync()
+	}
+	if failure == nil {
+		failure = r.reason
+	}
+	if failure == nil {
+		failure = err
+	}
+	if failure != nil {
+		return failure
+	}
+	res := &Result{Code: int(f.Code), Outcome: f.Outcome, Rows: head.Size, Root: head.Root, Skipped: r.Skipped}
+	if sum := r.journal.Summary(); sum.Final != nil {
+		res.Final = *sum.Final
+	}
+	send(message{Result: res})
+	return nil
+}
+
+// final collects what the closing row binds. Whatever does not add up makes the
+// run abandoned, with the reason.
+func (r *recording) final(t *tracer.Tracer) (journal.Final, string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := journal.Final{Outcome: journal.Abandoned}
+	if b := r.broker; b != nil && b.Listener != nil {
+		f.Received, f.Answered, f.Void = b.Received.Load(), b.Answered.Load(), b.Void.Load()
+		if over, err := b.Listener.Hangup(0); r.reason == nil && (err != nil || !over) {
+			r.reason = fmt.Errorf("tasks are left under the filter (%v)", err)
+		}
+		if r.reason == nil && f.Received != f.Answered+f.Void {
+			r.reason = fmt.Errorf("%d notifications received, %d answered, %d void", f.Received, f.Answered, f.Void)
+		}
+	}
+	if n := t.Live(); r.reason == nil && n != 0 {
+		r.reason = fmt.Errorf("%d tasks without an end", n)
+	}
+	if r.reason == nil {
+		r.reason = r.rec.DateAll()
+	}
+	if r.reason == nil {
+		f.Delta, r.reason = r.delta()
+	}
+	switch {
+	case r.reason != nil:
+		return f, r.reason.Error()
+	case r.cancel.Load():
+		f.Outcome, f.Code = journal.Cancelled, 128+uint32(unix.SIGKILL)
+		return f, "stopped by the user"
+	case !r.exited:
+		r.reason = errors.New("pid 1 ended without telling how the program ended")
+		return f, r.reason.Error()
+	}
+	f.Code = uint32(r.ending.ExitStatus())
+	if r.ending.Signaled() {
+		f.Code = 128 + uint32(r.ending.Signal())
+	}
+	f.Outcome = journal.Completed
+	if f.Code != 0 {
+		f.Outcome = journal.Failed
+	}
+	return f, ""
+}
+
+// delta compares the upper layer with the journaled writes.
+func (r *recording) delta() (journal.DeltaResult, error) {
+	changes, err := overlay.Changes(r.tree.Upper, r.tree.Lower)
+	if err != nil {
+		return journal.DeltaResult{}, err
+	}
+	var d journal.DeltaResult
+	for _, c := range changes {
+		d.Changed++
+		if !r.rec.Explained(path.Join(r.Workspace, c.Path)) {
+			d.Unexplained++
+		}
+	}
+	return d, nil
+}
+
+// hidden tells whether a path that is absent inside names something outside,
+// below one of the hints.
+func (r *recording) hidden(p string) bool {
+	if within(p, r.RunDir) {
+		return false
+	}
+	for _, h := range r.Hints {
+		if !within(p, h) {
+			continue
+		}
+		fd, err := unix.Openat2(r.tree.Outer, p, &unix.OpenHow{
+			Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+		})
+		if err == nil {
+			unix.Close(fd)
+			return true
+		}
+		return false
+	}
+	return false
+}
+
+func (r *recording) reportProgress() (stop func()) {
+	done := make(chan struct{})
+	var group sync.WaitGroup
+	group.Go(func() {
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		var last uint64
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			if n := r.rec.Rows(); n != last {
+				last = n
+				send(message{Rows: n})
+			}
+		}
+	})
+	return func() { close(done); group.Wait() }
+}
