@@ -64,70 +64,84 @@ func TestSetRoundTrip(t *testing.T) {
 }
 
 // Each case breaks one rule of a set that is otherwise good, and must fail at
-// that rule: the number is the red team's.
-func TestSetRules(t *testing.T) {
-	swap := func(b []byte, i, j int) {
-		a := slices.Clone(b[32*i : 32*i+32])
-		copy(b[32*i:], b[32*j:32*j+32])
-		copy(b[32*j:], a)
+// that rule.
+var setCases = []struct {
+	name string
+	want Rule
+	edit func(s *Set)
+}{
+	{"version", RuleVersion, func(s *Set) { s.Version = "cleanrun/sealed-set/v2" }},
+	{"RT29 other profile", RuleProfile, func(s *Set) { s.Profile = strings.Replace(Profile, "15.0.0", "16.0.0", 1) }},
+	{"RT29 other parameters", RuleProfile, func(s *Set) { s.Profile = strings.Replace(Profile, "k48w49", "k48w81", 1) }},
+	{"no task", RuleName, func(s *Set) { s.Task = "" }},
+	{"line break in a name", RuleName, func(s *Set) { s.Benchmark = "a\nb" }},
+	{"workspace mode", RuleScope, func(s *Set) { s.Scope.Workspace = 2 }},
+	{"relative grant", RuleScope, func(s *Set) { s.Scope.Grants[0].Path = "data" }},
+	{"unclean grant", RuleScope, func(s *Set) { s.Scope.Grants[0].Path = "/data/../etc" }},
+	{"grant mode", RuleScope, func(s *Set) { s.Scope.Grants[0].Mode = 4 }},
+	{"grants unsorted", RuleScope, func(s *Set) { slices.Reverse(s.Scope.Grants) }},
+	{"grant repeated", RuleScope, func(s *Set) { s.Scope.Grants[1] = s.Scope.Grants[0] }},
+	{"role", RuleChannels, func(s *Set) { s.Channels[0].Role = "friend" }},
+	{"channel repeated", RuleChannels, func(s *Set) { s.Channels = append(s.Channels, s.Channels[0]) }},
+	{"sources unsorted", RuleCounts, func(s *Set) { slices.Reverse(s.Sources) }},
+	{"count of zero", RuleCounts, func(s *Set) { s.Sources[0].N = 0 }},
+	{"unknown kind counted", RuleCounts, func(s *Set) { s.Sources[1].Kind = 8 }},
+	{"RT24 kept", RuleKept, func(s *Set) { s.Kept = 11 }},
+	{"RT20 unsorted", RuleOrder, func(s *Set) { swap(s.Groups[1].Items, 3, 4) }},
+	{"RT20 repeated", RuleOrder, func(s *Set) { copy(s.Groups[1].Items[32:], s.Groups[1].Items[:32]) }},
+	{"RT20 allowed unsorted", RuleOrder, func(s *Set) { swap(s.Allowed, 0, 1) }},
+	{"RT20 controls repeated", RuleOrder, func(s *Set) { copy(s.Controls[32:], s.Controls[:32]) }},
+	{"RT21 31 bytes", RuleLength, func(s *Set) { s.Groups[0].Items = s.Groups[0].Items[:16*32-1] }},
+	{"RT21 allowed", RuleLength, func(s *Set) { s.Allowed = append(s.Allowed, 0) }},
+	{"RT21 controls", RuleLength, func(s *Set) { s.Controls = s.Controls[1:] }},
+	{"RT22 item relabelled as control", RuleControlled, func(s *Set) { s.Controls = append(list(7, 69), s.Groups[4].Items[:32]...); sortList(s.Controls) }},
+	{"RT22 control relabelled as item", RuleControlled, func(s *Set) {
+		s.Controls = append(list(7, 69), first32(Control([32]byte(s.Groups[0].Items[:32])))...)
+		sortList(s.Controls)
+	}},
+	{"RT22 control is allowed", RuleControlled, func(s *Set) { copy(s.Allowed, s.Controls[:32]); sortList(s.Allowed) }},
+	{"RT23 item is allowed", RuleAllowed, func(s *Set) { copy(s.Allowed, s.Groups[2].Items[:32]) }},
+	{"RT91 size of a group", RulePadding, func(s *Set) { s.Groups[0].Items = list(1, 17) }},
+	{"RT91 small group", RulePadding, func(s *Set) { s.Groups[0].Items = list(1, 8) }},
+	{"RT91 empty group", RulePadding, func(s *Set) { s.Groups[0].Items = []byte{} }},
+	{"RT91 size of allowed", RulePadding, func(s *Set) { s.Allowed = list(6, 24) }},
+	{"RT91 size of the filter", RulePadding, func(s *Set) { s.Filter = s.Filter[1:] }},
+	{"groups unsorted", RuleOrder, func(s *Set) { s.Groups[2], s.Groups[3] = s.Groups[3], s.Groups[2] }},
+	{"group repeated", RuleOrder, func(s *Set) { s.Groups[3] = s.Groups[2] }},
+	{"unknown kind", RuleKind, func(s *Set) { s.Groups[4].Kind = 8 }},
+	{"unknown class", RuleKind, func(s *Set) { s.Groups[3].Class = 8 }},
+	{"canary as a test's item", RuleKind, func(s *Set) { s.Groups[3].Class = ClassCanary }},
+	{"title as a whole object", RuleKind, func(s *Set) { s.Groups[0].Kind = KindTitle }},
+	{"threshold raised", RuleThreshold, func(s *Set) { s.Groups[1].Threshold = 200 }},
+	{"threshold of zero", RuleThreshold, func(s *Set) { s.Groups[0].Threshold = 0 }},
+	{"threshold of a line", RuleThreshold, func(s *Set) { s.Groups[2].Threshold = 4 }},
+	{"few controls", RuleControls, func(s *Set) { s.Controls = s.Controls[:63*32] }},
+	{"no control text", RuleControls, func(s *Set) { s.Control = "" }},
+	{"filter value of 25 bits", RuleFilter, func(s *Set) { s.Filter[63] = 1 << 24 }},
+	{"no filter", RuleFilter, func(s *Set) { s.Filter = []uint32{} }},
+	{"filter unsorted", RuleOrder, func(s *Set) { slices.Reverse(s.Filter) }},
+	{"filter without items", RuleFilter, func(s *Set) { s.Groups = s.Groups[:2] }},
+}
+
+func swap(b []byte, i, j int) {
+	a := slices.Clone(b[32*i : 32*i+32])
+	copy(b[32*i:], b[32*j:32*j+32])
+	copy(b[32*j:], a)
+}
+
+// breakRules runs the cases whose name begins with prefix: at least n.
+func breakRules(t *testing.T, prefix string, n int) {
+	t.Helper()
+	if data, err := sampleSet().Marshal(); err != nil {
+		t.Fatalf("control: %v", err)
+	} else if _, err := ParseSet(data); err != nil {
+		t.Fatalf("control: %v", err)
 	}
-	for _, c := range []struct {
-		name string
-		want Rule
-		edit func(s *Set)
-	}{
-		{"version", RuleVersion, func(s *Set) { s.Version = "cleanrun/sealed-set/v2" }},
-		{"RT29 other profile", RuleProfile, func(s *Set) { s.Profile = strings.Replace(Profile, "15.0.0", "16.0.0", 1) }},
-		{"RT29 other parameters", RuleProfile, func(s *Set) { s.Profile = strings.Replace(Profile, "k48w49", "k48w81", 1) }},
-		{"no task", RuleName, func(s *Set) { s.Task = "" }},
-		{"line break in a name", RuleName, func(s *Set) { s.Benchmark = "a\nb" }},
-		{"workspace mode", RuleScope, func(s *Set) { s.Scope.Workspace = 2 }},
-		{"relative grant", RuleScope, func(s *Set) { s.Scope.Grants[0].Path = "data" }},
-		{"unclean grant", RuleScope, func(s *Set) { s.Scope.Grants[0].Path = "/data/../etc" }},
-		{"grant mode", RuleScope, func(s *Set) { s.Scope.Grants[0].Mode = 4 }},
-		{"grants unsorted", RuleScope, func(s *Set) { slices.Reverse(s.Scope.Grants) }},
-		{"grant repeated", RuleScope, func(s *Set) { s.Scope.Grants[1] = s.Scope.Grants[0] }},
-		{"role", RuleChannels, func(s *Set) { s.Channels[0].Role = "friend" }},
-		{"channel repeated", RuleChannels, func(s *Set) { s.Channels = append(s.Channels, s.Channels[0]) }},
-		{"sources unsorted", RuleCounts, func(s *Set) { slices.Reverse(s.Sources) }},
-		{"count of zero", RuleCounts, func(s *Set) { s.Sources[0].N = 0 }},
-		{"unknown kind counted", RuleCounts, func(s *Set) { s.Sources[1].Kind = 8 }},
-		{"RT24 kept", RuleKept, func(s *Set) { s.Kept = 11 }},
-		{"RT20 unsorted", RuleOrder, func(s *Set) { swap(s.Groups[1].Items, 3, 4) }},
-		{"RT20 repeated", RuleOrder, func(s *Set) { copy(s.Groups[1].Items[32:], s.Groups[1].Items[:32]) }},
-		{"RT20 allowed unsorted", RuleOrder, func(s *Set) { swap(s.Allowed, 0, 1) }},
-		{"RT20 controls repeated", RuleOrder, func(s *Set) { copy(s.Controls[32:], s.Controls[:32]) }},
-		{"RT21 31 bytes", RuleLength, func(s *Set) { s.Groups[0].Items = s.Groups[0].Items[:16*32-1] }},
-		{"RT21 allowed", RuleLength, func(s *Set) { s.Allowed = append(s.Allowed, 0) }},
-		{"RT21 controls", RuleLength, func(s *Set) { s.Controls = s.Controls[1:] }},
-		{"RT22 item relabelled as control", RuleControlled, func(s *Set) { s.Controls = append(list(7, 69), s.Groups[4].Items[:32]...); sortList(s.Controls) }},
-		{"RT22 control relabelled as item", RuleControlled, func(s *Set) {
-			s.Controls = append(list(7, 69), first32(Control([32]byte(s.Groups[0].Items[:32])))...)
-			sortList(s.Controls)
-		}},
-		{"RT22 control is allowed", RuleControlled, func(s *Set) { copy(s.Allowed, s.Controls[:32]); sortList(s.Allowed) }},
-		{"RT23 item is allowed", RuleAllowed, func(s *Set) { copy(s.Allowed, s.Groups[2].Items[:32]) }},
-		{"RT91 size of a group", RulePadding, func(s *Set) { s.Groups[0].Items = list(1, 17) }},
-		{"RT91 small group", RulePadding, func(s *Set) { s.Groups[0].Items = list(1, 8) }},
-		{"RT91 empty group", RulePadding, func(s *Set) { s.Groups[0].Items = []byte{} }},
-		{"RT91 size of allowed", RulePadding, func(s *Set) { s.Allowed = list(6, 24) }},
-		{"RT91 size of the filter", RulePadding, func(s *Set) { s.Filter = s.Filter[1:] }},
-		{"groups unsorted", RuleOrder, func(s *Set) { s.Groups[2], s.Groups[3] = s.Groups[3], s.Groups[2] }},
-		{"group repeated", RuleOrder, func(s *Set) { s.Groups[3] = s.Groups[2] }},
-		{"unknown kind", RuleKind, func(s *Set) { s.Groups[4].Kind = 8 }},
-		{"unknown class", RuleKind, func(s *Set) { s.Groups[3].Class = 8 }},
-		{"canary as a test's item", RuleKind, func(s *Set) { s.Groups[3].Class = ClassCanary }},
-		{"title as a whole object", RuleKind, func(s *Set) { s.Groups[0].Kind = KindTitle }},
-		{"threshold raised", RuleThreshold, func(s *Set) { s.Groups[1].Threshold = 200 }},
-		{"threshold of zero", RuleThreshold, func(s *Set) { s.Groups[0].Threshold = 0 }},
-		{"threshold of a line", RuleThreshold, func(s *Set) { s.Groups[2].Threshold = 4 }},
-		{"few controls", RuleControls, func(s *Set) { s.Controls = s.Controls[:63*32] }},
-		{"no control text", RuleControls, func(s *Set) { s.Control = "" }},
-		{"filter value of 25 bits", RuleFilter, func(s *Set) { s.Filter[63] = 1 << 24 }},
-		{"no filter", RuleFilter, func(s *Set) { s.Filter = []uint32{} }},
-		{"filter unsorted", RuleOrder, func(s *Set) { slices.Reverse(s.Filter) }},
-		{"filter without items", RuleFilter, func(s *Set) { s.Groups = s.Groups[:2] }},
-	} {
+	for _, c := range setCases {
+		if !strings.HasPrefix(c.name, prefix) {
+			continue
+		}
+		n--
 		s := sampleSet()
 		c.edit(s)
 		data, err := dcbor.Marshal(s)
@@ -141,7 +155,19 @@ func TestSetRules(t *testing.T) {
 			}
 		}
 	}
+	if n > 0 {
+		t.Errorf("%d cases fewer than there must be", n)
+	}
 }
+
+func TestSetRules(t *testing.T)                   { breakRules(t, "", 45) }
+func TestRT20_UnsortedOrRepeated(t *testing.T)    { breakRules(t, "RT20", 4) }
+func TestRT21_WrongLength(t *testing.T)           { breakRules(t, "RT21", 3) }
+func TestRT22_ControlIsNoContraband(t *testing.T) { breakRules(t, "RT22", 3) }
+func TestRT23_ItemIsNotAllowed(t *testing.T)      { breakRules(t, "RT23", 1) }
+func TestRT24_KeptIsTenths(t *testing.T)          { breakRules(t, "RT24", 1) }
+func TestRT29_OtherProfile(t *testing.T)          { breakRules(t, "RT29", 2) }
+func TestRT91_SizesArePowersOfTwo(t *testing.T)   { breakRules(t, "RT91", 5) }
 
 func first32(d [32]byte) []byte { return d[:] }
 

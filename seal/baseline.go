@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
@@ -93,6 +94,9 @@ func (s *search) workspace(root string, baseline *manifest.Manifest) error {
 	for _, e := range baseline.Entries() {
 		if e.Type != manifest.File {
 			continue
+		}
+		if path.Ext(e.Path) == ".pack" && path.Base(path.Dir(e.Path)) == "pack" {
+			s.warn("%s: git packs are not searched; unpack the history (git unpack-objects) or leave it out", e.Path)
 		}
 		f, err := dir.Open(filepath.FromSlash(e.Path))
 		if err != nil {

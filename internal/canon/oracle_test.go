@@ -197,16 +197,14 @@ type digest struct {
 // naiveDigests is what a fingerprinter with this filter must emit.
 func naiveDigests(key contraband.TaskKey, filter []uint32, items map[item]bool) map[digest]bool {
 	values := key.Filter()
+	in := map[uint32]bool{}
+	for _, v := range filter {
+		in[v] = true
+	}
 	out := map[digest]bool{}
 	for it := range items {
-		if it.class.Filtered() {
-			pass := false
-			for _, v := range filter {
-				pass = pass || v == values.Value(it.class, []byte(it.bytes))
-			}
-			if !pass {
-				continue
-			}
+		if it.class.Filtered() && !in[values.Value(it.class, []byte(it.bytes))] {
+			continue
 		}
 		out[digest{it.class, naiveDigest(key, it)}] = true
 	}

@@ -31,6 +31,7 @@ type Stream struct {
 	last  [2]int64
 
 	rawSum, canonSum hash.Hash // whole objects only
+	known            []byte    // the raw object's SHA-256, if the caller has it
 	wide             *wide     // second reading of content that begins with a UTF-16 mark
 	begun            bool
 }
@@ -42,6 +43,10 @@ func (f *Fingerprinter) newStream(text, whole bool) *Stream {
 	}
 	return s
 }
+
+// Known spares a whole object's stream the SHA-256 of the content, where the
+// caller has it. Call it before the first chunk.
+func (s *Stream) Known(sha256 [32]byte) { s.known, s.rawSum = sha256[:], nil }
 
 // Chunk takes the next bytes and returns how many canonical bytes they
 // completed. p is not kept.
@@ -71,7 +76,10 @@ func (s *Stream) End(emit Emit) (canonical uint64) {
 	}
 	if s.canonSum != nil && s.total >= MinObject {
 		if s.rawSum != nil {
-			s.item(contraband.ClassRaw, s.rawSum.Sum(nil), emit)
+			s.known = s.rawSum.Sum(nil)
+		}
+		if s.known != nil {
+			s.item(contraband.ClassRaw, s.known, emit)
 		}
 		s.item(contraband.ClassCanonical, s.canonSum.Sum(nil), emit)
 	}

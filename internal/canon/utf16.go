@@ -42,7 +42,7 @@ func (s *Stream) widen(p []byte, emit Emit) {
 			s.wide = nil
 			return
 		}
-		w.s = s.f.newStream(s.text, s.rawSum != nil)
+		w.s = s.f.newStream(s.text, s.canonSum != nil)
 		w.s.rawSum = nil // the raw object is one
 		w.s.begun = true
 		p, w.odd = w.odd[2:], nil
