@@ -19,8 +19,7 @@ func Opaque(content []byte) bool {
 	return h.opaque()
 }
 
-// histogram counts bytes. Pieces of a large content overlap a little, which
-// moves the entropy by nothing that matters.
+// histogram counts bytes.
 type histogram struct {
 	count [256]uint64
 	n     uint64

@@ -141,33 +141,45 @@ func (w *walker) node(src source, depth, light int, from origin) {
 		w.views++
 		used = w.open(kind, src, depth)
 	}
-	var hist histogram
-	// What a container has read is not searched for text: its members were, and
-	// the compressed bytes say nothing.
-	for _, gap := range used.gaps(src.size) {
-		for off := gap.from; off < gap.to; {
-			n := min(window, gap.to-off)
-			buf := bytesOf(src, off, n)
-			if int64(len(buf)) < n {
-				w.result.Bounds |= BoundView // a read failed: the caller's hash will say so too
-				return
-			}
-			if from == packed {
-				hist.add(buf)
-			}
-			w.runs(buf, depth)
-			if light < escapes {
-				w.unescape(buf, depth, light)
-			}
-			off += n
-			if off < gap.to {
-				off -= overlap
-			}
+	for off := int64(0); off < src.size; {
+		n := min(window, src.size-off)
+		buf := bytesOf(src, off, n)
+		if int64(len(buf)) < n {
+			w.result.Bounds |= BoundView // a read failed: the caller's hash will say so too
+			return
+		}
+		// Compressed bytes are searched for text too: formats have comments,
+		// paddings and frames that decoders skip.
+		w.runs(buf, depth)
+		if light < escapes {
+			w.unescape(buf, depth, light)
+		}
+		if off += n; off < src.size {
+			off -= overlap
 		}
 	}
-	if hist.opaque() {
-		w.result.Opaque += hist.n
+	if from == packed {
+		w.result.Opaque += unread(src, used.gaps(src.size))
 	}
+}
+
+// unread is how many bytes of src, of those in gaps, are opaque.
+func unread(src source, gaps spans) uint64 {
+	var h histogram
+	for _, g := range gaps {
+		for off := g.from; off < g.to; {
+			b := bytesOf(src, off, min(window, g.to-off))
+			if len(b) == 0 {
+				return 0 // reported above
+			}
+			h.add(b)
+			off += int64(len(b))
+		}
+	}
+	if !h.opaque() {
+		return 0
+	}
+	return h.n
 }
 
 // bytesOf returns n bytes from off, without a copy if the source is in memory.

@@ -58,6 +58,16 @@ func gz(t testing.TB, parts ...[]byte) []byte {
 	return out.Bytes()
 }
 
+func commented(t testing.TB, b []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	w.Comment = string(b)
+	w.Write([]byte("nothing to see"))
+	must(t, w.Close())
+	return out.Bytes()
+}
+
 func zl(t testing.TB, b []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -204,6 +214,20 @@ func TestEachFormatIsRead(t *testing.T) {
 		}
 		if bytes.Contains(content, secret) && name != "zip, stored" && name != "tar" && !strings.HasPrefix(name, "zstd") {
 			t.Errorf("%s: the encoding shows the text: the case shows nothing", name)
+		}
+	}
+}
+
+// TestCommentsOfContainersAreRead: what a decoder skips is text all the same.
+func TestCommentsOfContainersAreRead(t *testing.T) {
+	secret := []byte(prose(12, 20))
+	skippable := append([]byte{0x50, 0x2a, 0x4d, 0x18, byte(len(b64(secret))), 0, 0, 0}, b64(secret)...)
+	for name, content := range map[string][]byte{
+		"gzip comment": commented(t, b64(secret)), "zstd frame": append(skippable, zst(t, []byte(prose(13, 100)))...),
+		"after tar": append(tarball(t, []byte(prose(13, 100))), b64(secret)...),
+	} {
+		if found, r := contains(content, secret); !found || r.Bounds != 0 {
+			t.Errorf("%s: got found %v, %+v", name, found, r)
 		}
 	}
 }

@@ -137,6 +137,11 @@ func (x *xzReader) blockHeader() error {
 	if _, err := io.ReadFull(r, filter[:]); err != nil || filter[0] != 0x21 || filter[1] != 1 {
 		return errXZ
 	}
+	for r.Len() > 0 { // padding
+		if b, _ := r.ReadByte(); b != 0 {
+			return errXZ
+		}
+	}
 	dict, err := lzma.DecodeDictCap(filter[2])
 	if err != nil {
 		return errXZ
