@@ -14,6 +14,7 @@ const (
 	WriteTree             // and changed
 	ReadOne               // this one path may be read (a directory: listed), nothing below it
 	WriteOne              // this one path may be changed
+	NoTree                // nothing here and below may be used, whatever a root above says
 )
 
 // Class says why a root is there. The verifier compares workspace and grants
@@ -28,6 +29,7 @@ const (
 	Toolchain       // directories on PATH, GOROOT, GOMODCACHE: the runner's environment chose them
 	Private         // our own HOME, /tmp, control folder: empty at the start
 	Kernel          // /proc, /sys, /dev
+	Closed          // NoTree, and only that: what lies around the task, inside a private place
 )
 
 // A Root is one entry of the allow list in the start row, sorted by path.

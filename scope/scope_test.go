@@ -21,6 +21,8 @@ func testRoots() []Root {
 		{Path: "/srv/data.csv", Mode: ReadOne, Class: Grant},
 		{Path: "/home/u", Mode: WriteTree, Class: Private},
 		{Path: "/home/u/go", Mode: ReadTree, Class: Toolchain},
+		{Path: "/home/u/bench", Mode: NoTree, Class: Closed},
+		{Path: "/home/u/bench/public", Mode: ReadTree, Class: Grant},
 	})
 	SortRoots(testKey, roots)
 	return roots
@@ -84,7 +86,7 @@ func (d *decider) access(p string) (Access, Class) {
 func naive(roots []Root, p string) (Access, Class) {
 	best := -1
 	for i, r := range roots {
-		tree := r.Mode == ReadTree || r.Mode == WriteTree
+		tree := r.Mode == ReadTree || r.Mode == WriteTree || r.Mode == NoTree
 		above := strings.HasPrefix(p, strings.TrimSuffix(r.Path, "/")+"/")
 		if (p == r.Path || tree && above) && (best < 0 || len(r.Path) > len(roots[best].Path)) {
 			best = i
@@ -93,10 +95,7 @@ func naive(roots []Root, p string) (Access, Class) {
 	if best < 0 {
 		return None, 0
 	}
-	a := Read
-	if m := roots[best].Mode; m == WriteTree || m == WriteOne {
-		a = Write
-	}
+	a := map[Mode]Access{ReadTree: Read, WriteTree: Write, ReadOne: Read, WriteOne: Write, NoTree: None}[roots[best].Mode]
 	return a, roots[best].Class
 }
 
@@ -125,6 +124,10 @@ func TestAccess(t *testing.T) {
 		{"/home/u/go/x", Read, Toolchain},
 		{"/home/u/.cache", Write, Private},
 		{"/home", None, 0},
+		{"/home/u/bench", None, 0},
+		{"/home/u/bench/tests/x", None, 0},
+		{"/home/u/bench/public/x", Read, Grant},
+		{"/home/u/bench2", Write, Private},
 		{"/dev/null", Write, Kernel},
 		{"/sys/x", Read, Kernel},
 	} {
@@ -169,7 +172,11 @@ func TestAccessEqualsNaive(t *testing.T) {
 		for range rng.IntN(6) {
 			p := randomPath()
 			if !slices.ContainsFunc(roots, func(r Root) bool { return r.Path == p }) {
-				roots = append(roots, Root{Path: p, Mode: Mode(rng.IntN(4)), Class: []Class{Workspace, Grant, Private}[rng.IntN(3)]})
+				r := Root{Path: p, Mode: Mode(rng.IntN(5)), Class: []Class{Workspace, Grant, Private}[rng.IntN(3)]}
+				if r.Mode == NoTree {
+					r.Class = Closed
+				}
+				roots = append(roots, r)
 			}
 		}
 		SortRoots(testKey, roots)
@@ -248,11 +255,13 @@ func TestCheckRoots(t *testing.T) {
 		"NUL":                func(r []Root) []Root { r[len(r)-1].Path += "\x00"; return r },
 		"not UTF-8":          func(r []Root) []Root { r[len(r)-1].Path += "\xff"; return r },
 		"too long":           func(r []Root) []Root { r[len(r)-1].Path += strings.Repeat("x", MaxPath); return r },
-		"unknown mode":       func(r []Root) []Root { r[len(r)-1].Mode = WriteOne + 1; return r },
-		"unknown class":      func(r []Root) []Root { r[len(r)-1].Class = Kernel + 1; return r },
+		"unknown mode":       func(r []Root) []Root { r[len(r)-1].Mode = NoTree + 1; return r },
+		"unknown class":      func(r []Root) []Root { r[len(r)-1].Class = Closed + 1; return r },
 		"foreign system":     func(r []Root) []Root { r[len(r)-1].Class = System; return r },
 		"system tree at /":   func(r []Root) []Root { r[0].Mode = ReadTree; return r },
 		"foreign kernel":     func(r []Root) []Root { r[len(r)-1].Class = Kernel; return r },
+		"closed read tree":   func(r []Root) []Root { r[len(r)-1].Class = Closed; return r },
+		"private no tree":    func(r []Root) []Root { r[len(r)-1].Mode = NoTree; return r },
 		"writable toolchain": func(r []Root) []Root { r[len(r)-1].Class, r[len(r)-1].Mode = Toolchain, WriteTree; return r },
 		"too many": func(r []Root) []Root {
 			for i := range MaxRoots {

@@ -27,15 +27,18 @@ func (a Access) String() string {
 	return fmt.Sprintf("access %d", uint8(a))
 }
 
-// access and tree of the four modes.
+// access and tree of the modes.
 func (m Mode) access() Access {
-	if m == WriteTree || m == WriteOne {
+	switch m {
+	case WriteTree, WriteOne:
 		return Write
+	case NoTree:
+		return None
 	}
 	return Read
 }
 
-func (m Mode) tree() bool { return m == ReadTree || m == WriteTree }
+func (m Mode) tree() bool { return m == ReadTree || m == WriteTree || m == NoTree }
 
 // fixed lists. They are part of the format: a start row may leave entries out,
 // never add to them.
@@ -95,8 +98,11 @@ func CheckRoots(roots []Root) error {
 		if i > 0 && roots[i-1].Path >= r.Path {
 			return fmt.Errorf("root %d: got %q after %q, want sorted and unique paths", i, r.Path, roots[i-1].Path)
 		}
-		if r.Mode > WriteOne || r.Class > Kernel {
-			return fmt.Errorf("root %q: got mode %d, class %d, want at most %d and %d", r.Path, r.Mode, r.Class, WriteOne, Kernel)
+		if r.Mode > NoTree || r.Class > Closed {
+			return fmt.Errorf("root %q: got mode %d, class %d, want at most %d and %d", r.Path, r.Mode, r.Class, NoTree, Closed)
+		}
+		if (r.Mode == NoTree) != (r.Class == Closed) {
+			return fmt.Errorf("root %q: got mode %d with class %d, want mode %d exactly with class %d", r.Path, r.Mode, r.Class, NoTree, Closed)
 		}
 		switch r.Class {
 		case System:

@@ -41,6 +41,18 @@ func flip(rows [][]byte, at int) [][]byte {
 	return rows
 }
 
+// closed takes /work/sub away from the workspace; the file that is read in it has
+// the given flags.
+func closed(flags uint64) [][]byte {
+	return edit(func(r []table) []table {
+		s := baseStart()
+		s[10] = list(root("/", 2, 2), root("/dev", 1, 5), root("/srv/data", 2, 1), root("/usr", 0, 2), root("/work", 1, 0), root("/work/sub", 4, 6))
+		r[rStart][kStart] = s.encode()
+		r[rRead][kFlags] = num(flags)
+		return r
+	})
+}
+
 // chain is the attacks on the order and number of rows.
 func chain(good [][]byte) []vector {
 	bodies := func(r []table) []table { return r }
@@ -95,6 +107,8 @@ func chain(good [][]byte) []vector {
 			rows: set(rAbsent, table{kResult: num(30), kFlags: num(fWrite), kPath: ref(1, "/usr/x")})},
 		{name: "scope-write-in-read-root", stage: "scope", row: rRead, redteam: "57", comment: "a write in a read-only root, not flagged",
 			rows: set(rRead, table{kFlags: num(fRead | fWrite), kPath: ref(1, "/usr/x")})},
+		{name: "scope-closed-not-flagged", stage: "scope", row: rRead, redteam: "57", comment: "a file in a closed tree inside the workspace, not flagged", rows: closed(fRead)},
+		{name: "ok-scope-closed", stage: "ok", comment: "the same, flagged", rows: closed(fRead | fScope)},
 		{name: "ok-opath", stage: "ok", comment: "O_PATH outside every root is in scope",
 			rows: edit(func(r []table) []table {
 				r[rOutside] = row(opOpen, table{kProc: num(1), kFlags: num(fPath), kPath: ref(4, "/work2/y")})
@@ -165,7 +179,9 @@ func starts() []vector {
 		bad("roots-foreign-system", "/home as a system directory", table{10: list(root("/", 2, 2), root("/home", 0, 2), root("/work", 1, 0))}),
 		bad("roots-system-written", "/usr as a writable system directory", table{10: list(root("/", 2, 2), root("/usr", 1, 2), root("/work", 1, 0))}),
 		bad("roots-all", "/ as a tree", table{10: list(root("/", 0, 2), root("/work", 1, 0))}),
-		bad("roots-mode", "an unknown mode", table{10: list(root("/", 2, 2), root("/work", 4, 0))}),
+		bad("roots-mode", "an unknown mode", table{10: list(root("/", 2, 2), root("/work", 5, 0))}),
+		bad("roots-no-tree-class", "a root that takes access away, as a grant", table{10: list(root("/", 2, 2), root("/work", 1, 0), root("/work/x", 4, 1))}),
+		bad("roots-closed-mode", "a closed root that may be read", table{10: list(root("/", 2, 2), root("/work", 1, 0), root("/work/x", 0, 6))}),
 		bad("workspace-two", "two workspaces", table{10: list(root("/", 2, 2), root("/w", 1, 0), root("/work", 1, 0))}),
 		bad("workspace-none", "no workspace", table{10: list(root("/", 2, 2), root("/work", 1, 1))}),
 		bad("workspace-other", "another path than the root's", table{11: tstr("/work2")}),
