@@ -103,11 +103,13 @@ func run() error {
 func table(rep Report) error {
 	fmt.Printf("%s, %d CPUs, medians of %d\n\n", rep.System, rep.CPUs, rep.Repeat)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "seconds\t"+strings.Join(contestants, "\t")+"\taim")
+	header := "seconds\t" + strings.Join(contestants, "\t") + "\taim\n"
 	for _, m := range rep.Measures {
 		if m.Unit != "s" {
 			continue
 		}
+		fmt.Fprint(w, header)
+		header = ""
 		cells := []string{m.Name}
 		for _, c := range contestants {
 			switch v, ok := m.Values[c]; {
@@ -121,13 +123,21 @@ func table(rep Report) error {
 		}
 		fmt.Fprintln(w, strings.Join(append(cells, m.Aim), "\t"))
 	}
-	fmt.Fprintln(w)
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Println()
 	for _, m := range rep.Measures {
 		if m.Unit == "s" {
 			continue
 		}
+		name := m.Name
+		if m.Aim != "" {
+			name += " (aim: " + m.Aim + ")"
+		}
+		fmt.Fprintln(w, name)
 		for _, c := range sortedKeys(m.Values) {
-			fmt.Fprintf(w, "%s\t%s\t%.0f %s\t%s\n", m.Name, c, m.Values[c], m.Unit, m.Aim)
+			fmt.Fprintf(w, "  %s\t%.0f %s\n", c, m.Values[c], m.Unit)
 		}
 	}
 	if err := w.Flush(); err != nil {
