@@ -233,15 +233,22 @@ func (w *worker) link(c *call, dir1 int32, addr1 uint64, dir2 int32, addr2 uint6
 	}
 	// The descriptor, not the path again: what is linked is what is recorded.
 	result := errnoOf(unix.Linkat(w.proc, again(fd), s.dir, s.base, unix.AT_SYMLINK_FOLLOW))
-	var st unix.Stat_t
+	var st, second unix.Stat_t
 	if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
-		f := w.Recorder.Known(&st)
-		if f != nil {
-			e.Object = f.Number
+		f := w.Recorder.File(&st, false)
+		e.Object = f.Number
+		// On an overlay the new name of a lower file gets another inode number.
+		// Equal times, down to ctime, show that it is the same file still.
+		if result == 0 && unix.Fstatat(s.dir, s.base, &second, unix.AT_SYMLINK_NOFOLLOW) == nil && sameVersion(&st, &second) {
+			w.Recorder.Alias(f, &second)
 		}
 	}
 	w.Recorder.Touched(source, s.name)
 	w.named(c, e, path.Base(s.name), result)
+}
+
+func sameVersion(a, b *unix.Stat_t) bool {
+	return a.Mode == b.Mode && a.Nlink == b.Nlink && a.Size == b.Size && a.Mtim == b.Mtim && a.Ctim == b.Ctim && a.Uid == b.Uid
 }
 
 func (w *worker) rename(c *call, dir1 int32, addr1 uint64, dir2 int32, addr2 uint64, flags uint) {

@@ -166,7 +166,7 @@ func (w *worker) asked(e *record.Event, p string) {
 // tryOpen opens with the program's rights, without O_TRUNC: what a cut destroys
 // is dated first. slow: the open waits for a peer (FIFO).
 func (w *worker) tryOpen(c *call, o *opening, d int, p string) (e syscall.Errno, slow bool) {
-	if o.flags&unix.O_CREAT != 0 || o.flags&(unix.O_NONBLOCK|unix.O_DIRECTORY) == 0 {
+	if o.writes() || o.flags&unix.O_CREAT != 0 || o.flags&(unix.O_NONBLOCK|unix.O_DIRECTORY) == 0 {
 		nofollow := 0
 		if o.flags&unix.O_NOFOLLOW != 0 {
 			nofollow = unix.AT_SYMLINK_NOFOLLOW
@@ -181,7 +181,29 @@ func (w *worker) tryOpen(c *call, o *opening, d int, p string) (e syscall.Errno,
 			return e, false
 		}
 	}
+	if o.writes() && !o.absent {
+		w.dateBefore(&o.st)
+	}
 	return w.reallyOpen(o, d, p), false
+}
+
+// dateBefore dates a version before this open becomes a writer itself: then a
+// lease tells whether there are others. A path that changes meanwhile costs
+// nothing: the version is dated after the open too.
+func (w *worker) dateBefore(st *unix.Stat_t) {
+	f := w.Recorder.Known(st)
+	if f == nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return
+	}
+	f.Lock()
+	defer f.Unlock()
+	if !f.Pending() {
+		return
+	}
+	var err error
+	if e := w.rights.With(func() { err = w.Recorder.Date(f) }); e != nil || err != nil {
+		w.fatal(errors.Join(e, err))
+	}
 }
 
 func (w *worker) reallyOpen(o *opening, d int, p string) syscall.Errno {

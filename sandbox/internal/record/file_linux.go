@@ -58,6 +58,16 @@ func (r *Recorder) Known(st *unix.Stat_t) *File {
 	return r.files[fileID{uint64(st.Dev), st.Ino}]
 }
 
+// Alias notes a second inode number of a file. One that is in use stays.
+func (r *Recorder) Alias(f *File, st *unix.Stat_t) {
+	id := fileID{uint64(st.Dev), st.Ino}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.files[id] == nil {
+		r.files[id] = f
+	}
+}
+
 // Pending tells whether the run may have written since the last row.
 func (f *File) Pending() bool { return f.pending }
 

@@ -1,0 +1,265 @@
+package sandbox_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/sandbox"
+	"github.com/cleanrun-dev/cleanrun/scope"
+)
+
+// folder makes a directory with parents.
+func folder(t *testing.T, p string) string {
+	t.Helper()
+	if err := os.MkdirAll(p, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func shell(ws, script string) sandbox.Config {
+	return sandbox.Config{Workspace: ws, Command: []string{"sh", "-c", script}}
+}
+
+func TestSandboxWorkspaceUnderPrivatePlaces(t *testing.T) {
+	home := folder(t, filepath.Join(base(t), "home"))
+	for name, ws := range map[string]string{
+		"in tmp":  folder(t, filepath.Join(t.TempDir(), "a", "ws")),
+		"in home": folder(t, filepath.Join(home, "src", "ws")),
+		"is home": home,
+	} {
+		t.Run(name, func(t *testing.T) {
+			write(t, filepath.Join(ws, "in"), "data\n")
+			write(t, filepath.Join(filepath.Dir(ws), "beside"), "hidden\n")
+			c := shell(ws, "cat in; echo new > out; cat out; cat ../beside; pwd")
+			c.Env = environment(home)
+			r := run(t, c)
+			if want := "data\nnew\n" + ws + "\n"; r.stdout != want {
+				t.Errorf("got %q (%s), want %q", r.stdout, r.stderr, want)
+			}
+			if _, err := os.Lstat(filepath.Join(ws, "out")); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the workspace outside has the new file (%v)", err)
+			}
+			r.closed(t)
+			if r.Final.Delta.Changed != 1 {
+				t.Errorf("got %d changed paths, want 1", r.Final.Delta.Changed)
+			}
+		})
+	}
+}
+
+func TestSandboxReadOnlyWorkspace(t *testing.T) {
+	ws := folder(t, filepath.Join(base(t), "ws"))
+	file := write(t, filepath.Join(ws, "in"), "data\n")
+	c := shell(ws, "cat in; echo x >> in; echo x > new")
+	c.ReadOnly = true
+	r := run(t, c)
+	if r.stdout != "data\n" || r.Code == 0 {
+		t.Errorf("got %q, code %d", r.stdout, r.Code)
+	}
+	e := r.has(t, "failed write", func(e entry) bool {
+		return e.Op == journal.OpOpen && e.D.Path == file && e.Flags&journal.FlagWrite != 0
+	})
+	if e.Result != int32(unix.EROFS) || e.Flags&journal.FlagOutOfScope != 0 {
+		t.Errorf("got %v, want EROFS, which changed nothing", e)
+	}
+	r.closed(t)
+}
+
+// A tool directory in the home folder is visible, the home folder is not.
+func TestSandboxToolsInHome(t *testing.T) {
+	home := folder(t, filepath.Join(base(t), "home"))
+	ws := folder(t, filepath.Join(base(t), "ws"))
+	write(t, filepath.Join(home, "secret"), "no\n")
+	tool := write(t, filepath.Join(home, ".tool", "bin", "greet"), "#!/bin/sh\n. \"${0%/bin/greet}/lib/words\"; echo $word\n")
+	write(t, filepath.Join(home, ".tool", "lib", "words"), "word=hello\n")
+	if err := os.Chmod(tool, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := shell(ws, "greet; cat ~/secret; echo y > ~/mine && cat ~/mine; echo z > ~/.tool/bin/new")
+	c.Env = append(environment(home), "PATH="+filepath.Dir(tool)+":/usr/bin:/bin")
+	c.HiddenHints = []string{home}
+	r := run(t, c)
+	if r.stdout != "hello\ny\n" {
+		t.Errorf("got %q (%s)", r.stdout, r.stderr)
+	}
+	for _, e := range r.find(func(e entry) bool { return e.D.Path == tool }) {
+		if e.Flags&journal.FlagOutOfScope != 0 {
+			t.Errorf("out of scope: %v", e)
+		}
+	}
+	r.has(t, "interpreter of the script", func(e entry) bool { return e.Op == journal.OpInterp && strings.HasSuffix(e.D.Path, "sh") })
+	// The private home answers for the hidden file: absent, and only counted.
+	if e := r.has(t, "probe of the secret", func(e entry) bool { return e.D.Path == filepath.Join(home, "secret") }); e.Flags&journal.FlagOutOfScope != 0 {
+		t.Errorf("got %v, want in scope: our private home replaces it", e)
+	}
+}
+
+// What is absent inside but present outside is out of scope if it lies below a
+// hint, and only counted elsewhere.
+func TestSandboxHiddenHints(t *testing.T) {
+	top := base(t)
+	ws := folder(t, filepath.Join(top, "ws"))
+	hidden := write(t, filepath.Join(top, "tests", "hidden"), "x\n")
+	link := filepath.Join(ws, "link")
+	if err := os.Symlink(hidden, link); err != nil {
+		t.Fatal(err)
+	}
+	c := shell(ws, "cat "+hidden+"; cat link; cat "+top+"/nothing; ls ..")
+	for _, hints := range [][]string{{top}, nil} {
+		c.RunDir, c.HiddenHints = "", hints
+		r := run(t, c)
+		if r.stdout != "ws\n" {
+			t.Errorf("got %q (%s), want only the workspace beside it", r.stdout, r.stderr)
+		}
+		flagged := r.find(func(e entry) bool { return e.Flags&journal.FlagHidden != 0 })
+		if hints == nil {
+			if len(flagged) != 0 {
+				t.Errorf("without hints: got %v", flagged)
+			}
+			continue
+		}
+		if len(flagged) != 2 {
+			t.Fatalf("got %d hidden rows, want 2: %v", len(flagged), flagged)
+		}
+		for _, e := range flagged {
+			if e.D.Path != hidden || e.Flags&journal.FlagOutOfScope == 0 || e.Result != int32(unix.ENOENT) {
+				t.Errorf("got %v, want the hidden file by its real name, out of scope", e)
+			}
+		}
+	}
+}
+
+func TestSandboxGrants(t *testing.T) {
+	top := base(t)
+	ws := folder(t, filepath.Join(top, "ws"))
+	file := write(t, filepath.Join(top, "data", "granted"), "g\n")
+	write(t, filepath.Join(top, "data", "other"), "o\n")
+	tree := folder(t, filepath.Join(top, "out"))
+	c := shell(ws, "cat "+file+"; cat "+top+"/data/other; echo r > "+tree+"/r && cat "+tree+"/r")
+	c.Grants = []scope.Root{{Path: file, Mode: scope.ReadOne, Class: scope.Grant}, {Path: tree, Mode: scope.WriteTree, Class: scope.Grant}}
+	r := run(t, c)
+	if r.stdout != "g\nr\n" {
+		t.Errorf("got %q (%s)", r.stdout, r.stderr)
+	}
+	if l := r.find(func(e entry) bool { return e.Flags&journal.FlagOutOfScope != 0 }); len(l) != 0 {
+		t.Errorf("out of scope: %v", l)
+	}
+	if entries, err := os.ReadDir(tree); err != nil || len(entries) != 0 {
+		t.Errorf("the granted folder outside changed: %v, %v", entries, err)
+	}
+}
+
+func TestSandboxControlFile(t *testing.T) {
+	ws := folder(t, filepath.Join(base(t), "ws"))
+	c := shell(ws, "cat "+sandbox.ControlPath+"; echo x > "+sandbox.ControlPath)
+	c.ControlText = "control text\n"
+	r := run(t, c)
+	if r.stdout != c.ControlText || r.Code == 0 {
+		t.Errorf("got %q, code %d, want the text and a failed write", r.stdout, r.Code)
+	}
+	opens := r.opens(sandbox.ControlPath)
+	if len(opens) != 2 {
+		t.Fatalf("got %v, want two opens", opens)
+	}
+	first, second := opens[0], opens[1]
+	if first.Flags != journal.FlagRead|journal.FlagControl || first.Phase != journal.PhaseSetup || first.Proc != 1 || first.Size != uint64(len(c.ControlText)) {
+		t.Errorf("got %v in phase %d, want a control row in setup", first, first.Phase)
+	}
+	if second.Flags != journal.FlagRead || second.Phase != journal.PhaseAgent {
+		t.Errorf("got %v in phase %d, want a plain row of the agent", second, second.Phase)
+	}
+	exec := r.has(t, "exec", func(e entry) bool { return e.Op == journal.OpExec })
+	if exec.Seq < first.Seq || exec.Phase != journal.PhaseAgent {
+		t.Errorf("got exec row %v before the control row %v", exec, first)
+	}
+}
+
+func TestSandboxRefusesWorkspace(t *testing.T) {
+	top := base(t)
+	ws := folder(t, filepath.Join(top, "ws"))
+	for name, c := range map[string]sandbox.Config{
+		"no command":        {Workspace: ws, RunDir: runDir(t)},
+		"missing workspace": {Workspace: filepath.Join(top, "none"), RunDir: runDir(t), Command: []string{"true"}},
+		"root":              {Workspace: "/", RunDir: runDir(t), Command: []string{"true"}},
+		"run folder inside": {Workspace: ws, RunDir: folder(t, filepath.Join(ws, "run")), Command: []string{"true"}},
+		"mount inside":      {Workspace: "/proc", RunDir: runDir(t), Command: []string{"true"}},
+	} {
+		_, err := sandbox.Run(t.Context(), c)
+		var refused *sandbox.Refused
+		if !errors.As(err, &refused) || refused.Hint == "" {
+			t.Errorf("%s: got %v, want it refused with a hint", name, err)
+		}
+	}
+}
+
+func TestSandboxMountInsideWorkspace(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	ws := folder(t, filepath.Join(base(t), "ws"))
+	at := folder(t, filepath.Join(ws, "a b"))
+	if err := unix.Mount("tmpfs", at, "tmpfs", 0, "size=4k"); err != nil {
+		t.Skipf("mount: %v", err)
+	}
+	defer unix.Unmount(at, unix.MNT_DETACH)
+	_, err := sandbox.Run(t.Context(), sandbox.Config{Workspace: ws, RunDir: runDir(t), Command: []string{"true"}})
+	var refused *sandbox.Refused
+	if !errors.As(err, &refused) || !strings.Contains(refused.Got, at) {
+		t.Errorf("got %v, want it refused because of %s", err, at)
+	}
+}
+
+// An ordinary user has only its own user and group inside: a workspace with
+// others is copied, and the start row says so.
+func TestSandboxForeignOwners(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("changing owners needs root")
+	}
+	needs(t, "setpriv")
+	top := base(t)
+	if err := os.Chmod(top, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ws := folder(t, filepath.Join(top, "ws"))
+	write(t, filepath.Join(ws, "sub", "in"), "data\n")
+	tmp := folder(t, filepath.Join(top, "tmp"))
+	for p, id := range map[string][2]int{ws: {12345, 12345}, filepath.Join(ws, "sub"): {12345, 54321}, filepath.Join(ws, "sub", "in"): {54321, 54321}, tmp: {12345, 12345}} {
+		if err := os.Chown(p, id[0], id[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(filepath.Join(ws, "sub"), 0o2775); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("setpriv", "--reuid", "12345", "--regid", "12345", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all",
+		self(t, filepath.Join(top, "sandbox.test")), "-test.run=^TestForeignOwnersInside$", "-test.v")
+	cmd.Dir = tmp
+	cmd.Env = []string{environment("")[0], "HOME=" + tmp, "TMPDIR=" + tmp, userVar + "=1", "CLEANRUN_WORKSPACE=" + ws}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestForeignOwnersInside") && !strings.Contains(string(out), "--- SKIP") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestForeignOwnersInside(t *testing.T) {
+	ws := os.Getenv("CLEANRUN_WORKSPACE")
+	if ws == "" {
+		t.Skip("run by TestSandboxForeignOwners")
+	}
+	r := run(t, shell(ws, "cat sub/in; echo more >> sub/in; cat sub/in; echo new > sub/new; mv sub/in moved; cat moved"))
+	if r.stdout != "data\ndata\nmore\ndata\nmore\n" {
+		t.Errorf("got %q (%s)", r.stdout, r.stderr)
+	}
+	if got := r.rows[0].Start.Backend; got != sandbox.Backend+"+workspace-copy" {
+		t.Errorf("got backend %q, want the copy named", got)
+	}
+	r.closed(t)
+}
