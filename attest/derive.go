@@ -36,7 +36,7 @@ type Finding struct {
 // Counts of a run. Items are distinct sealed items over the setup and agent phase.
 type Counts struct {
 	Events       uint64 `json:"events"`       // rows
-	Activity     uint64 `json:"activity"`     // rows of the agent phase that expose content, control files excepted
+	Activity     uint64 `json:"activity"`     // rows of the agent phase that expose content
 	Processes    uint64 `json:"processes"`    // processes started
 	OutOfScope   uint64 `json:"outOfScope"`   // rows out of scope in the setup and agent phase
 	GradeOut     uint64 `json:"gradeOut"`     // rows out of scope in the grade phase: sealed paths may be read there
@@ -156,7 +156,8 @@ func (j *judge) rows() {
 		if entry.Bounds != 0 {
 			j.note(ReasonBounds, seq, 1)
 		}
-		if e.phase == journal.PhaseAgent && e.flags&journal.FlagControl == 0 {
+		// Control files are opened in the setup phase, so they are no activity.
+		if e.phase == journal.PhaseAgent {
 			c.Activity++
 		}
 	}

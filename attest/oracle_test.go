@@ -237,7 +237,7 @@ func seqOf(n int) []int {
 // randomScript draws a run that the journal's rules allow.
 func randomScript(rng *rand.Rand) Script {
 	s := Script{Model: rng.IntN(3) == 0}
-	pool := []string{"f2", "f3", "f4", "f5", "f1", "g1", "g2", "g3", "l1", "l2", "l3", "s1", "s2", "s3", "file-raw", "file-text", "title", "command"}
+	pool := []string{"f2", "f3", "f4", "f5", "f1", "g1", "g2", "g3", "l1", "l2", "l3", "s1", "s2", "s3", "file-raw", "other-raw", "file-text", "title", "command"}
 	if rng.IntN(4) == 0 {
 		pool = append(pool, "token", "canary")
 	}

@@ -251,6 +251,10 @@ func TestBrokenEvidence(t *testing.T) {
 		{"same-without-content", attest.RuleSame, atSame, func(p *fixture.Pack) { entry(p, atSame).Same = number(1) }},
 		{"same-beyond-the-end", attest.RuleSame, atSame, func(p *fixture.Pack) { entry(p, atSame).Same = number(1 << 62) }},
 		{"same-of-another-root", attest.RuleSame, atSame, func(p *fixture.Pack) { entry(p, atSame).Root[0] ^= 1 }},
+		{"same-of-same", attest.RuleSame, atWrote, func(p *fixture.Pack) {
+			e := entry(p, atWrote)
+			e.Same, e.Root, e.Digests = number(uint64(entries(p)[atSame])), entry(p, atSame).Root, nil
+		}},
 		{"same-with-digests", attest.RuleSame, atSame, func(p *fixture.Pack) { entry(p, atSame).Digests = entry(p, atRead).Digests }},
 		{"digests-unsorted", attest.RuleDigests, atRead, func(p *fixture.Pack) {
 			e := entry(p, atRead)

@@ -20,7 +20,7 @@ type Script struct {
 	Small    bool   `json:"small,omitempty"`    // the owner says that the set is too small
 	Empty    bool   `json:"empty,omitempty"`    // no groups at all
 	Kept     *uint8 `json:"kept,omitempty"`     // tenths, 10 if absent
-	Controls string `json:"controls,omitempty"` // "", unopened, partly, strange, foreign-key, injected
+	Controls string `json:"controls,omitempty"` // "", absent, elsewhere, unopened, partly, strange, foreign-key, injected
 	Rows     []Step `json:"rows"`
 	Open     bool   `json:"open,omitempty"` // no final row
 	Final    Final  `json:"final"`
@@ -157,6 +157,9 @@ func controls(t testing.TB, r *fixture.Run, way string, set *contraband.Set) {
 	switch way {
 	case "":
 	case "absent": // the recorder opened no control file
+		return
+	case "elsewhere": // a file that is no control file holds the fragments
+		r.Read("/work/x", fixture.Content{Items: fixture.Names("control ", fixture.Controls)})
 		return
 	case "unopened":
 		r.Open = func([]string) []string { return nil }

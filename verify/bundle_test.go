@@ -53,6 +53,8 @@ type kit struct {
 	bundle                func(b *receipt.Bundle) // at the end
 	sub                   func(run string) string // of the receipt
 	two                   bool                    // with receipt2.cose
+	enveloped             *signer                 // signs the envelope instead of runner
+	sealedSub             string                  // of task.sealed
 	sealedBy              *signer                 // signs task.sealed instead of owner
 	digest                func(*fixture.Run)      //
 	attestWith            func(*contraband.Set)   // changes the set after the run was recorded
@@ -104,7 +106,11 @@ func (k *kit) make(t testing.TB) []byte {
 	if k.sealedBy != nil {
 		owner = *k.sealedBy
 	}
-	sealed, err := receipt.Sign1(receipt.KindSealedSet, owner, set.Benchmark+"/"+set.Task, payload)
+	sealedSub := set.Benchmark + "/" + set.Task
+	if k.sealedSub != "" {
+		sealedSub = k.sealedSub
+	}
+	sealed, err := receipt.Sign1(receipt.KindSealedSet, owner, sealedSub, payload)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +156,11 @@ func (k *kit) make(t testing.TB) []byte {
 	if b.Receipt, err = receipt.Sign1(receipt.KindReceipt, k.runner, sub, data); err != nil {
 		t.Fatal(err)
 	}
-	if b.Statement, err = receipt.SignDSSE(k.runner, data); err != nil {
+	enveloped := k.runner
+	if k.enveloped != nil {
+		enveloped = *k.enveloped
+	}
+	if b.Statement, err = receipt.SignDSSE(enveloped, data); err != nil {
 		t.Fatal(err)
 	}
 	if k.two {

@@ -84,6 +84,9 @@ func TestExitCodes(t *testing.T) {
 			s := namedSigner("bench.example/owner", "attacker")
 			k.sealedBy = &s
 		}, (*kit).policy, result{verify.ExitInvalid, verify.CheckOwnerKey}, verify.Invalid, ""},
+		{"envelope by another key", func(k *kit) { k.enveloped = &stranger }, (*kit).policy, result{verify.ExitInvalid, verify.CheckEnvelope}, verify.Invalid, ""},
+		{"envelope by another key, no policy", func(k *kit) { k.enveloped = &stranger }, func(*kit) *verify.Policy { return nil }, result{verify.ExitInvalid, verify.CheckEnvelope}, verify.Invalid, ""},
+		{"sub of task.sealed is another task", func(k *kit) { k.sealedSub = "bench/task-2" }, (*kit).policy, result{verify.ExitInvalid, verify.CheckSealed}, verify.Invalid, ""},
 		{"RT71 a stranger's bundle, consistent in itself", func(k *kit) { k.runner = stranger }, func(k *kit) *verify.Policy { return newKit().policy() }, result{verify.ExitInvalid, verify.CheckRunnerKey}, verify.Invalid, ""},
 		{"RT81 receipt of another run", func(k *kit) { k.sub = func(string) string { return strings.Repeat("0", 32) } }, (*kit).policy, result{verify.ExitInvalid, verify.CheckSubject}, verify.Invalid, ""},
 		{"pinned under another name", nil, func(k *kit) *verify.Policy {
