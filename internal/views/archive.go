@@ -91,13 +91,13 @@ func (w *walker) zip(src source, depth int) spans {
 			w.result.Bounds |= BoundBytes
 			break
 		}
-		if off, err := f.DataOffset(); err == nil && f.CompressedSize64 <= uint64(src.size) {
-			used = append(used, span{off, min(off+int64(f.CompressedSize64), src.size)})
-		}
 		in, err := f.Open()
 		if err != nil || f.Flags&1 != 0 { // bit 0: encrypted
 			w.result.Bounds |= BoundView
 			continue
+		}
+		if off, err := f.DataOffset(); err == nil && f.CompressedSize64 <= uint64(src.size) {
+			used = append(used, span{off, min(off+int64(f.CompressedSize64), src.size)})
 		}
 		out, err := w.drain(in, int64(min(f.CompressedSize64, uint64(src.size))), &w.large)
 		in.Close()

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"compress/zlib"
+	"fmt"
 	"io"
 	"strconv"
 
@@ -75,35 +76,48 @@ func (w *walker) open(kind string, src source, depth int) spans {
 		return w.tar(src, depth)
 	}
 	in := &counter{r: bufio.NewReaderSize(src.reader(), 64<<10)}
-	var out []byte
-	var err error
-	switch kind {
-	case "gzip":
-		out, err = w.drain(&members{in: in}, src.size, &w.large)
-	case "zlib":
-		var z io.Reader
-		if z, err = zlib.NewReader(in); err == nil {
-			out, err = w.drain(z, src.size, &w.large)
-		}
-		if body, ok := gitObject(out); ok && err == nil {
-			kind, out = "git", body
-		}
-	case "xz":
-		out, err = w.drain(newXZ(in, max(src.size*MaxRatio, ratioFrom)), src.size, &w.large)
-	case "zstd":
-		var z *zstd.Decoder
-		z, err = zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(MaxBytes), zstd.WithDecoderMaxMemory(MaxBytes))
-		if err == nil {
-			out, err = w.drain(z, src.size, &w.large)
-			z.Close()
-		}
-	}
+	out, err := w.decode(kind, in, src.size)
 	if err != nil {
 		w.result.Bounds |= BoundView
 	}
+	if kind == "zlib" && err == nil {
+		if body, ok := gitObject(out); ok {
+			kind, out = "git", body
+		}
+	}
 	w.child(kind, out, depth+1, 0, packed)
 	return spans{{0, in.n}}
+}
+
+// decode decompresses a stream of size bytes. A decoder that panics on hostile
+// bytes has found them corrupt.
+func (w *walker) decode(kind string, in *counter, size int64) (out []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			out, err = nil, fmt.Errorf("%s: the decoder gave up: %v", kind, p)
+		}
+	}()
+	switch kind {
+	case "gzip":
+		return w.drain(&members{in: in}, size, &w.large)
+	case "zlib":
+		z, err := zlib.NewReader(in)
+		if err != nil {
+			return nil, err
+		}
+		return w.drain(z, size, &w.large)
+	case "xz":
+		return w.drain(newXZ(in, max(size*MaxRatio, ratioFrom)), size, &w.large)
+	case "zstd":
+		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(MaxBytes), zstd.WithDecoderMaxMemory(MaxBytes))
+		if err != nil {
+			return nil, err
+		}
+		defer z.Close()
+		return w.drain(z, size, &w.large)
+	}
+	return nil, fmt.Errorf("no decoder for %s", kind)
 }
 
 // counter is a reader that takes no byte more than its user asks for, so that

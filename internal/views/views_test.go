@@ -385,3 +385,35 @@ func TestManyShortRuns(t *testing.T) {
 		t.Errorf("got %+v for %d containers, want the views bound", r, MaxViews+1)
 	}
 }
+
+// TestMutatedContainers: damaged containers end in a result, not in a panic, and
+// without more views than the bounds allow.
+func TestMutatedContainers(t *testing.T) {
+	secret := []byte(prose(1, 300))
+	for name, whole := range map[string][]byte{
+		"gzip": gz(t, secret, secret), "zlib": zl(t, git("tree", secret)), "xz": xzed(t, secret, xz.CRC64), "zstd": zst(t, secret),
+		"zip": zipped(t, zip.Deflate, secret, secret), "stored": zipped(t, zip.Store, secret), "tar": tarball(t, secret, secret),
+	} {
+		r := rand.New(rand.NewPCG(7, 7))
+		for range 1500 {
+			b := slices.Clone(whole)
+			for range 1 + r.IntN(4) {
+				switch at := r.IntN(len(b)); r.IntN(4) {
+				case 0:
+					b[at] = byte(r.Uint32())
+				case 1:
+					b[at] ^= 1 << r.IntN(8)
+				case 2:
+					b = slices.Delete(b, at, min(at+1+r.IntN(5), len(b)))
+				default:
+					b = slices.Insert(b, at, b[r.IntN(len(b)):][:1]...)
+				}
+			}
+			total := 0
+			Each(b, func(v View) { total += len(v.Content) })
+			if total > 64<<10 {
+				t.Fatalf("%s: got %d bytes of views of %d", name, total, len(b))
+			}
+		}
+	}
+}
