@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
 
@@ -215,8 +215,10 @@ func (t *Task) Hidden() ([]string, error) {
 		for _, name := range names {
 			list = append(list, filepath.Join(base, filepath.FromSlash(name)))
 		}
-		if pattern, _ := doublestar.SplitPattern(filepath.ToSlash(f.Pattern.Value)); pattern != "." && !strings.HasPrefix(pattern, "..") {
-			list = append(list, t.path(pattern))
+		// A folder that only leads upwards is not named by the pattern.
+		folder, _ := doublestar.SplitPattern(filepath.ToSlash(f.Pattern.Value))
+		if name := path.Base(path.Clean(folder)); name != "." && name != ".." && name != "/" {
+			list = append(list, t.path(folder))
 		}
 	}
 	var out []string

@@ -51,6 +51,13 @@ func (f *former) form(dst []byte, breaks []int, p []byte, last bool) ([]byte, []
 		if i = end; i == len(p) {
 			break
 		}
+		if p[i] >= utf8.RuneSelf {
+			n := 0
+			if dst, n = singles(dst, p[i:], last); n > 0 {
+				i += n
+				continue
+			}
+		}
 		n, done := segment(p[i:], last)
 		if !done {
 			break
@@ -60,6 +67,42 @@ func (f *former) form(dst []byte, breaks []int, p []byte, last bool) ([]byte, []
 	}
 	f.held = append(f.held[:0], p[i:]...)
 	return dst, breaks
+}
+
+// singles appends the forms of the segments of one rune with which p, which
+// begins with a byte that is not ASCII, goes on, up to the next ASCII byte. It
+// returns how many bytes they have. It is segment and appendSegment in one, for
+// what is most of all text: each rune is decoded once.
+func singles(dst, p []byte, last bool) (form []byte, n int) {
+	if !last && !utf8.FullRune(p) {
+		return dst, 0
+	}
+	r, size := utf8.DecodeRune(p)
+	for {
+		next, nextSize := rune(0), 0
+		switch rest := p[n+size:]; {
+		case len(rest) == 0:
+			if !last {
+				return dst, n
+			}
+		case rest[0] >= utf8.RuneSelf:
+			if !last && !utf8.FullRune(rest) {
+				return dst, n
+			}
+			if next, nextSize = utf8.DecodeRune(rest); !lookup(next).starts {
+				return dst, n
+			}
+		}
+		if r != utf8.RuneError {
+			pg := pageOf(r)
+			in := pg.info[r&0xff]
+			dst = append(dst, pg.out[in.off:int(in.off)+int(in.len)]...)
+		}
+		if n += size; nextSize == 0 {
+			return dst, n
+		}
+		r, size = next, nextSize
+	}
 }
 
 // closed tells whether rest cannot add to the segment before it.
@@ -177,6 +220,16 @@ func isLetter(b byte) bool { return byte(fold[b]) >= 'a' }
 
 // ascii appends the form of ASCII text, line by line.
 func ascii(dst []byte, breaks []int, p []byte) ([]byte, []int) {
+	if len(p) < 16 { // in binary content: shorter than it takes to set up the rest
+		for _, c := range p {
+			if x := fold[c]; x != 0 {
+				dst = append(dst, byte(x))
+			} else if c == '\n' {
+				breaks = append(breaks, len(dst))
+			}
+		}
+		return dst, breaks
+	}
 	j := len(dst)
 	dst = slices.Grow(dst, len(p))[:j+len(p)]
 	for len(p) > 0 {
