@@ -45,7 +45,7 @@ Exit codes: 0 verified CLEAN, 1 INVALID, 2 not a bundle, 3 INCONCLUSIVE or canno
 				return err
 			}
 		} else {
-			printReport(e.Stdout, report)
+			printReport(e.Stdout, path, report)
 			if c := report.FailedCheck(); c != nil && c.Hint != "" {
 				fmt.Fprintf(e.Stderr, "cleanrun: hint: %s\n", c.Hint)
 			}
@@ -110,8 +110,8 @@ func readFile(path string, limit int64) ([]byte, error) {
 
 var verdictColour = map[string]string{"CLEAN": "1;32", "DIRTY": "1;31", "INCONCLUSIVE": "1;33", "INVALID": "1;31", "UNDECIDED": "1;33"}
 
-func printReport(w io.Writer, r *verify.Report) {
-	text := r.Text()
+func printReport(w io.Writer, file string, r *verify.Report) {
+	text := r.Text(file)
 	if code, ok := verdictColour[r.Verdict]; ok {
 		text = strings.Replace(text, r.Verdict, cli.Colour(w, code, r.Verdict), 1)
 	}
