@@ -107,7 +107,8 @@ func bindScope(set *contraband.Set, start *journal.Start) error {
 	return nil
 }
 
-var modeNames = [...]string{scope.ReadTree: "read-tree", scope.WriteTree: "write-tree", scope.ReadOne: "read-one", scope.WriteOne: "write-one"}
+var modeNames = [...]string{scope.ReadTree: "read-tree", scope.WriteTree: "write-tree", scope.ReadOne: "read-one", scope.WriteOne: "write-one",
+	scope.NoTree: "none"}
 
 func modeName(m scope.Mode) string {
 	if int(m) < len(modeNames) {
@@ -119,6 +120,7 @@ func modeName(m scope.Mode) string {
 var scopeClasses = [...]string{
 	scope.Workspace: "workspace", scope.Grant: "grant", scope.System: "system",
 	scope.Toolchain: "toolchain", scope.Private: "private", scope.Kernel: "kernel",
+	scope.Closed: "closed",
 }
 
 func className(c scope.Class) string {
