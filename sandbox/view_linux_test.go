@@ -2,6 +2,8 @@ package sandbox_test
 
 import (
 	"errors"
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -262,4 +264,46 @@ func TestForeignOwnersInside(t *testing.T) {
 		t.Errorf("got backend %q, want the copy named", got)
 	}
 	r.closed(t)
+}
+
+// Under observe the host's own sockets are visible; they must not be reached.
+func TestSandboxObserveHostSocket(t *testing.T) {
+	needs(t, "python3")
+	top := base(t)
+	ws := folder(t, filepath.Join(top, "ws"))
+	l, err := net.Listen("unix", filepath.Join(top, "host.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := sandbox.Config{Workspace: ws, Observe: true, Command: []string{"python3", "-c", `
+import socket, os, threading
+s = socket.socket(socket.AF_UNIX)
+try: s.connect("../host.sock")
+except OSError as e: print(e.errno)
+l = socket.socket(socket.AF_UNIX); l.bind("own.sock"); l.listen()
+c = socket.socket(socket.AF_UNIX); c.connect("own.sock"); a, _ = l.accept(); c.send(b"hi"); print(a.recv(2))
+`}}
+	r := run(t, c)
+	if want := fmt.Sprintf("%d\nb'hi'\n", unix.EACCES); r.stdout != want {
+		t.Errorf("got %q (%s), want %q", r.stdout, r.stderr, want)
+	}
+	e := r.has(t, "connect to the host", func(e entry) bool { return e.Op == journal.OpConnect && e.D.Path == filepath.Join(top, "host.sock") })
+	if e.Result != int32(unix.EACCES) || e.Flags&journal.FlagOutOfScope == 0 {
+		t.Errorf("got %v, want it refused and out of scope", e)
+	}
+	r.closed(t)
+}
+
+// A FIFO without a peer blocks its opener alone, and is void if the run ends.
+func TestSandboxFIFO(t *testing.T) {
+	ws := folder(t, filepath.Join(base(t), "ws"))
+	r := run(t, shell(ws, "mkfifo p q; (echo through > p) & cat p; wait; cat q & for i in 1 2 3 4; do cat q & done; sleep 0.2; cat /etc/hostname > /dev/null; echo done"))
+	if r.stdout != "through\ndone\n" {
+		t.Errorf("got %q (%s)", r.stdout, r.stderr)
+	}
+	r.closed(t)
+	if r.Final.Void != 5 {
+		t.Errorf("got %d void calls, want the 5 opens without a peer", r.Final.Void)
+	}
 }

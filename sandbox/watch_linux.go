@@ -30,7 +30,7 @@ func (r *recording) watch(signals <-chan os.Signal) error {
 	if err != nil {
 		return err
 	}
-	r.broker = &brokerpkg.Broker{Arch: arch, Recorder: r.rec, Proc: r.proc, Root: r.Root, Abort: r.giveUp}
+	r.broker = &brokerpkg.Broker{Arch: arch, Recorder: r.rec, Proc: r.proc, Root: r.Root, Observe: r.Start.Observe, Abort: r.giveUp}
 	if r.Control {
 		r.broker.Control = ControlPath
 	}

@@ -31,6 +31,7 @@ type Broker struct {
 	Recorder *record.Recorder
 	Proc     int         // outer procfs, O_PATH
 	Root     bool        // the program runs as root
+	Observe  bool        // the host's own files are visible
 	Control  string      // path of the control file, "" for none
 	Abort    func(error) // ends the run; called at most once
 
@@ -39,6 +40,7 @@ type Broker struct {
 	handlers map[int32]handler
 	abort    sync.Once
 	group    sync.WaitGroup
+	late     sync.WaitGroup // answers of calls that waited for a peer
 	mu       sync.Mutex
 	expected map[int]image            // by calling thread
 	stuck    map[uint64]*record.Event // opens that wait for a peer, by notification
@@ -111,31 +113,10 @@ func (b *Broker) thread() (*worker, error) {
 	return &worker{Broker: b, proc: b.Proc, rights: rights}, nil
 }
 
-// Wait returns when all workers have ended. Opens that still wait for a peer
-// are void: no caller is left.
+// Wait returns when all workers have ended and no call is open.
 func (b *Broker) Wait() {
 	b.group.Wait()
-	b.mu.Lock()
-	stuck := b.stuck
-	b.stuck = map[uint64]*record.Event{}
-	b.mu.Unlock()
-	for range len(stuck) {
-		// Which one is first does not matter: the rows are alike but for the
-		// process, and they are sorted by it.
-		var next *record.Event
-		var id uint64
-		for i, e := range stuck {
-			if next == nil || e.Proc < next.Proc || e.Proc == next.Proc && i < id {
-				next, id = e, i
-			}
-		}
-		delete(stuck, id)
-		next.Result = unix.EINTR
-		if seq, err := b.Recorder.Add(next); err == nil {
-			_ = b.Recorder.Void(next.Proc, seq) // a poisoned journal has its own report
-		}
-		b.Void.Add(1)
-	}
+	b.settle()
 }
 
 func (w *worker) serve() {
@@ -181,7 +162,7 @@ func (w *worker) denied(c *call, e syscall.Errno) {
 	w.fail(c, &record.Event{Op: journal.OpDenied, Detail: journal.Detail{Args: args}}, e)
 }
 
-func (w *worker) fatal(err error) { w.abort.Do(func() { w.Abort(err) }) }
+func (b *Broker) fatal(err error) { b.abort.Do(func() { b.Abort(err) }) }
 
 // finish writes the row of e and then answers. An answer that fails for another
 // reason than a caller that is gone is returned.

@@ -2,9 +2,6 @@ package broker
 
 import (
 	"errors"
-	"path"
-	"strconv"
-	"strings"
 	"syscall"
 	"unsafe"
 
@@ -262,182 +259,30 @@ func (w *worker) handOver(c *call, e *record.Event, o *opening) {
 	}
 }
 
-// openedFile adds the content of a regular file to the row.
-func (w *worker) openedFile(c *call, e *record.Event, o *opening) {
-	if e.Path == w.Control && w.Recorder.Phase() == journal.PhaseSetup {
-		e.Flags |= journal.FlagControl
-	}
-	tmp := o.flags&unix.O_TMPFILE == unix.O_TMPFILE
-	created := tmp || o.flags&unix.O_CREAT != 0 && o.absent && o.st.Size == 0
-	f := w.Recorder.File(&o.st, created)
-	f.Lock()
-	defer f.Unlock()
-	e.Object = f.Number
-	if w.nameOf(o.fd) == "" {
-		f.Nameless(c.proc)
-	}
-	cut := o.flags&unix.O_TRUNC != 0 && !created
-	if created || cut {
-		w.Recorder.Touched(e.Path)
-	}
-	switch {
-	case created:
-		e.Flags |= journal.FlagCreate
-		newName(e, path.Base(e.Path))
-	case cut:
-		e.Flags |= journal.FlagTrunc
-		if result, err := w.cut(f, o); err != nil {
-			w.fatal(err)
-			w.fail(c, e, unix.EIO)
-			return
-		} else if result != 0 {
-			e.Flags &^= journal.FlagTrunc
-			w.fail(c, e, result)
-			return
-		}
-	default:
-		if err := w.expose(c, e, f, o.fd, e.Flags&journal.FlagRead != 0); err != nil {
-			w.fatal(err)
-		}
-	}
-	if o.writes() {
-		if err := w.Recorder.Writable(f, c.proc, e.Path, o.fd); err != nil {
-			w.fail(c, e, errnoOf(err))
-			return
-		}
-	}
-	w.handOver(c, e, o)
-}
-
-func newName(e *record.Event, name string) {
-	e.Flags |= journal.FlagText
-	e.Dir, e.Origin = journal.DirOut, journal.OriginRun
-	e.Size, e.Detail.Text = uint64(len(name)), []byte(name)
-}
-
-// expose puts the file's present version into the row. Opening for writing
-// alone exposes it too unless the run wrote it: appending to a foreign file must
-// not make it the run's own.
-func (w *worker) expose(c *call, e *record.Event, f *record.File, fd int, read bool) error {
-	if !read && f.Ours() && !f.Pending() {
-		return nil
-	}
-	v, err := w.version(f, fd, read)
-	if err != nil {
-		return err
-	}
-	e.Flags |= v.Flags
-	if !read && f.Ours() {
-		e.Flags &^= v.Flags // nothing is exposed, the version was only dated
-		return nil
-	}
-	if v.Flags&journal.FlagUnreadable != 0 {
-		return nil
-	}
-	e.Dir, e.Origin, e.Size = journal.DirIn, v.Origin, v.Size
-	e.Detail.SHA256 = v.SHA256[:]
-	if v.Flags&journal.FlagLive != 0 {
-		f.Reading(c.proc)
-	}
-	return nil
-}
-
-// version reads a file through fd, or through a second descriptor with rights in
-// reserve if fd is not for reading.
-func (w *worker) version(f *record.File, fd int, readable bool) (record.Version, error) {
-	if !readable {
-		var err error
-		var second int
-		if e := w.rights.With(func() {
-			second, err = unix.Openat(w.proc, again(fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
-		}); e != nil {
-			return record.Version{}, e
-		}
-		if err != nil {
-			return record.Version{Flags: journal.FlagUnreadable, Origin: journal.OriginInput}, nil
-		}
-		defer unix.Close(second)
-		fd = second
-	}
-	return w.Recorder.Version(f, fd)
-}
-
-// cut dates what the run wrote and truncates.
-func (w *worker) cut(f *record.File, o *opening) (syscall.Errno, error) {
-	if f.Pending() {
-		if _, err := w.version(f, o.fd, false); err != nil {
-			return 0, err
-		}
-	}
-	if o.writes() {
-		if err := unix.Ftruncate(o.fd, 0); err != nil {
-			return errnoOf(err), nil
-		}
-	} else { // O_RDONLY|O_TRUNC cuts as well
-		fd, err := unix.Openat(w.proc, again(o.fd), unix.O_RDONLY|unix.O_TRUNC|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return errnoOf(err), nil
-		}
-		unix.Close(fd)
-	}
-	f.Emptied()
-	return 0, nil
-}
-
 // wait opens what blocks until a peer comes, on a thread of its own.
 func (w *worker) wait(c *call, e *record.Event, o *opening) {
-	const most = 512 // threads
-	mine := *c
-	at := o.at
-	if at.own {
-		fd, err := unix.FcntlInt(uintptr(at.dir), unix.F_DUPFD_CLOEXEC, 0)
+	mine, second := *c, *o
+	if second.at.own {
+		fd, err := unix.FcntlInt(uintptr(o.at.dir), unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {
 			w.fail(c, e, errnoOf(err))
 			return
 		}
-		at.dir = fd
+		second.at.dir = fd
 	}
-	e.Proc = c.proc
-	e.Detail.Syscall = c.name
-	pending := *e
-	pending.Path = w.name(c, o.at, true)
-	pending.Flags |= journal.FlagPseudo
-	w.mu.Lock()
-	full := len(w.stuck) >= most
-	if !full {
-		w.stuck[c.ID] = &pending
-	}
-	w.mu.Unlock()
-	if full {
-		at.close()
-		w.fail(c, e, unix.ENFILE)
-		return
-	}
-	second := *o
-	second.at = at
+	e.Path = w.name(c, o.at, true)
+	e.Flags |= journal.FlagPseudo
 	umask := w.umask
-	go func() {
-		defer second.at.close()
-		t, err := w.thread()
-		if err != nil {
-			w.fatal(err)
-			return
-		}
+	w.apart(c, e, func(t *worker) func() {
 		unix.Umask(umask)
 		t.umask = umask
-		result := t.reallyOpen(&second, at.dir, at.path)
-		w.mu.Lock()
-		_, waiting := w.stuck[mine.ID]
-		delete(w.stuck, mine.ID)
-		w.mu.Unlock()
-		if !waiting { // the run is over, the call is void already
-			if result == 0 {
-				unix.Close(second.fd)
-			}
-			return
+		result := t.reallyOpen(&second, second.at.dir, second.at.path)
+		e.Flags &^= journal.FlagPseudo
+		return func() {
+			t.opened(&mine, e, &second, result)
+			second.at.close()
 		}
-		t.opened(&mine, e, &second, result)
-	}()
+	})
 }
 
 // pseudo tells a file system whose files have no content of their own.
@@ -466,55 +311,3 @@ const (
 	binfmtMagic = 0x42494e4d
 	nsfsMagic   = 0x6e736673
 )
-
-// controllingTerminal opens the caller's terminal: /dev/tty would be the
-// broker's. It is found among the caller's descriptors by its number.
-func (w *worker) controllingTerminal(c *call, flags int) (int, syscall.Errno) {
-	device := w.terminalOf(c)
-	if device == 0 {
-		return -1, unix.ENXIO
-	}
-	flags = flags&(unix.O_ACCMODE|unix.O_NONBLOCK) | unix.O_NOCTTY | unix.O_CLOEXEC
-	for i := range 64 {
-		link := strconv.Itoa(c.tid) + "/fd/" + strconv.Itoa(i)
-		var st unix.Stat_t
-		if unix.Fstatat(w.proc, link, &st, 0) != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != device {
-			continue
-		}
-		if fd, err := unix.Openat(w.proc, link, flags, 0); err == nil {
-			return fd, 0
-		}
-	}
-	if unix.Major(device) >= 136 && unix.Major(device) <= 143 { // a pty of the sandbox
-		minor := (unix.Major(device)-136)<<20 | unix.Minor(device)
-		if fd, err := unix.Open("/dev/pts/"+strconv.Itoa(int(minor)), flags, 0); err == nil {
-			return fd, 0
-		}
-	}
-	return -1, unix.ENXIO
-}
-
-func (w *worker) terminalOf(c *call) uint64 {
-	fd, err := unix.Openat(w.proc, strconv.Itoa(c.tid)+"/stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0
-	}
-	defer unix.Close(fd)
-	var b [1024]byte
-	n, err := unix.Read(fd, b[:])
-	if err != nil {
-		return 0
-	}
-	text := string(b[:n])
-	// The name of the program stands in parentheses and may hold anything.
-	f := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	if len(f) < 5 {
-		return 0
-	}
-	number, err := strconv.ParseInt(f[4], 10, 64)
-	if err != nil {
-		return 0
-	}
-	nr := uint32(number)
-	return unix.Mkdev(nr>>8&0xfff, nr&0xff|nr>>12&0xfff00)
-}

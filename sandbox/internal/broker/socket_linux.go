@@ -110,7 +110,61 @@ func (w *worker) connectPath(c *call, e *record.Event, p string) {
 		w.fail(c, e, unix.EACCES)
 		return
 	}
-	w.proceed(c, e)
+	if !w.Observe {
+		w.proceed(c, e)
+		return
+	}
+	// The host's own sockets are visible: an address that changes after our look
+	// could lead to one.
+	w.connectFor(c, e, fd)
+}
+
+// connectFor connects the caller's socket itself, to the very socket that it
+// looked at. The peer sees this process, not the caller, in SO_PEERCRED. A full
+// queue blocks, so it has a thread of its own.
+func (w *worker) connectFor(c *call, e *record.Event, target int) {
+	socket, err := w.socketOf(c)
+	if err != nil {
+		w.fail(c, e, errnoOf(err))
+		return
+	}
+	path, err := unix.FcntlInt(uintptr(target), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		unix.Close(socket)
+		w.fail(c, e, errnoOf(err))
+		return
+	}
+	mine := *c
+	w.apart(c, e, func(t *worker) func() {
+		defer unix.Close(path)
+		defer unix.Close(socket)
+		result := errnoOf(t.inProc(func() error {
+			return unix.Connect(socket, &unix.SockaddrUnix{Name: again(path)})
+		}))
+		return func() { t.fail(&mine, e, result) }
+	})
+}
+
+// socketOf takes a second descriptor of the caller's socket.
+func (w *worker) socketOf(c *call) (int, error) {
+	field, err := record.Status(w.proc, c.tid)
+	if err != nil {
+		return -1, unix.ESRCH
+	}
+	leader, err := strconv.Atoi(field("Tgid"))
+	if err != nil {
+		return -1, unix.ESRCH
+	}
+	pidfd, err := unix.PidfdOpen(leader, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(pidfd)
+	fd := -1
+	if e := w.rights.With(func() { fd, err = unix.PidfdGetfd(pidfd, int(int32(c.Args[0])), 0) }); e != nil {
+		return -1, e
+	}
+	return fd, err
 }
 
 func sysBind(w *worker, c *call) {

@@ -1,0 +1,133 @@
+package broker
+
+import (
+	"path"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/sandbox/internal/record"
+)
+
+// openedFile adds the content of a regular file to the row.
+func (w *worker) openedFile(c *call, e *record.Event, o *opening) {
+	if e.Path == w.Control && w.Recorder.Phase() == journal.PhaseSetup {
+		e.Flags |= journal.FlagControl
+	}
+	tmp := o.flags&unix.O_TMPFILE == unix.O_TMPFILE
+	created := tmp || o.flags&unix.O_CREAT != 0 && o.absent && o.st.Size == 0
+	f := w.Recorder.File(&o.st, created)
+	f.Lock()
+	defer f.Unlock()
+	e.Object = f.Number
+	if w.nameOf(o.fd) == "" {
+		f.Nameless(c.proc)
+	}
+	cut := o.flags&unix.O_TRUNC != 0 && !created
+	if created || cut {
+		w.Recorder.Touched(e.Path)
+	}
+	switch {
+	case created:
+		e.Flags |= journal.FlagCreate
+		newName(e, path.Base(e.Path))
+	case cut:
+		e.Flags |= journal.FlagTrunc
+		if result, err := w.cut(f, o); err != nil {
+			w.fatal(err)
+			w.fail(c, e, unix.EIO)
+			return
+		} else if result != 0 {
+			e.Flags &^= journal.FlagTrunc
+			w.fail(c, e, result)
+			return
+		}
+	default:
+		if err := w.expose(c, e, f, o.fd, e.Flags&journal.FlagRead != 0); err != nil {
+			w.fatal(err)
+		}
+	}
+	if o.writes() {
+		if err := w.Recorder.Writable(f, c.proc, e.Path, o.fd); err != nil {
+			w.fail(c, e, errnoOf(err))
+			return
+		}
+	}
+	w.handOver(c, e, o)
+}
+
+func newName(e *record.Event, name string) {
+	e.Flags |= journal.FlagText
+	e.Dir, e.Origin = journal.DirOut, journal.OriginRun
+	e.Size, e.Detail.Text = uint64(len(name)), []byte(name)
+}
+
+// expose puts the file's present version into the row. Opening for writing
+// alone exposes it too unless the run wrote it: appending to a foreign file must
+// not make it the run's own.
+func (w *worker) expose(c *call, e *record.Event, f *record.File, fd int, read bool) error {
+	if !read && f.Ours() && !f.Pending() {
+		return nil
+	}
+	v, err := w.version(f, fd, read)
+	if err != nil {
+		return err
+	}
+	e.Flags |= v.Flags
+	if !read && f.Ours() {
+		e.Flags &^= v.Flags // nothing is exposed, the version was only dated
+		return nil
+	}
+	if v.Flags&journal.FlagUnreadable != 0 {
+		return nil
+	}
+	e.Dir, e.Origin, e.Size = journal.DirIn, v.Origin, v.Size
+	e.Detail.SHA256 = v.SHA256[:]
+	if v.Flags&journal.FlagLive != 0 {
+		f.Reading(c.proc)
+	}
+	return nil
+}
+
+// version reads a file through fd, or through a second descriptor with rights in
+// reserve if fd is not for reading.
+func (w *worker) version(f *record.File, fd int, readable bool) (record.Version, error) {
+	if !readable {
+		var err error
+		var second int
+		if e := w.rights.With(func() {
+			second, err = unix.Openat(w.proc, again(fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+		}); e != nil {
+			return record.Version{}, e
+		}
+		if err != nil {
+			return record.Version{Flags: journal.FlagUnreadable, Origin: journal.OriginInput}, nil
+		}
+		defer unix.Close(second)
+		fd = second
+	}
+	return w.Recorder.Version(f, fd)
+}
+
+// cut dates what the run wrote and truncates.
+func (w *worker) cut(f *record.File, o *opening) (syscall.Errno, error) {
+	if f.Pending() {
+		if _, err := w.version(f, o.fd, false); err != nil {
+			return 0, err
+		}
+	}
+	if o.writes() {
+		if err := unix.Ftruncate(o.fd, 0); err != nil {
+			return errnoOf(err), nil
+		}
+	} else { // O_RDONLY|O_TRUNC cuts as well
+		fd, err := unix.Openat(w.proc, again(o.fd), unix.O_RDONLY|unix.O_TRUNC|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return errnoOf(err), nil
+		}
+		unix.Close(fd)
+	}
+	f.Emptied()
+	return 0, nil
+}

@@ -1,0 +1,127 @@
+package sandbox
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// mountsBelow lists mount points inside dir.
+func mountsBelow(dir string) ([]string, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	defer f.Close()
+	var out []string
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 5 {
+			continue
+		}
+		// The kernel writes space, tab, newline and backslash in octal.
+		at := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(fields[4])
+		if at != dir && within(at, dir) {
+			out = append(out, at)
+		}
+	}
+	return out, nil
+}
+
+// foreignOwner finds an entry that is not the caller's in user and group.
+func foreignOwner(dir string) (string, error) {
+	uid, gid := uint32(os.Getuid()), uint32(os.Getgid())
+	found := ""
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrPermission) {
+			found = p
+			return filepath.SkipAll
+		}
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if st := info.Sys().(*syscall.Stat_t); st.Uid != uid || st.Gid != gid {
+			found = p
+			return filepath.SkipAll
+		}
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("sandbox: read workspace: %w", err)
+	}
+	return found, nil
+}
+
+// copyTree copies regular files, directories and links; it is the caller's own
+// afterwards. What the caller cannot read, the run could not either.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
+		rel, e := filepath.Rel(from, p)
+		if e != nil {
+			return e
+		}
+		at := filepath.Join(to, rel)
+		if errors.Is(err, fs.ErrPermission) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		switch {
+		case d.IsDir():
+			err = os.Mkdir(at, info.Mode().Perm()|0o700)
+		case info.Mode().IsRegular():
+			err = copyFile(p, at, info.Mode().Perm())
+			if errors.Is(err, fs.ErrPermission) {
+				return nil
+			}
+		case info.Mode()&fs.ModeSymlink != 0:
+			var target string
+			if target, err = os.Readlink(p); err == nil {
+				err = os.Symlink(target, at)
+			}
+		default:
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		st := info.Sys().(*syscall.Stat_t)
+		times := []unix.Timespec{unix.Timespec(st.Atim), unix.Timespec(st.Mtim)}
+		return unix.UtimesNanoAt(unix.AT_FDCWD, at, times, unix.AT_SYMLINK_NOFOLLOW)
+	})
+}
+
+func copyFile(from, to string, perm fs.FileMode) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm|0o200)
+	if err != nil {
+		return err
+	}
+	if _, err = out.ReadFrom(in); err == nil {
+		err = out.Chmod(perm)
+	}
+	return errors.Join(err, out.Close())
+}
