@@ -19,7 +19,7 @@ func digestN(list byte, n int) []byte {
 	return d
 }
 
-func list(id byte, n int) []byte {
+func digestList(id byte, n int) []byte {
 	var out []byte
 	for i := range n {
 		out = append(out, digestN(id, i)...)
@@ -34,13 +34,13 @@ func sampleSet() *Set {
 		Channels: []Channel{{Name: "stdin", Role: "model"}},
 		Sources:  []Count{{Kind: KindID, N: 1}, {Kind: KindTest, N: 2}}, Uncovered: []Count{},
 		Groups: []Group{
-			{Kind: KindReference, Class: ClassRaw, Threshold: 1, Items: list(1, 16)},
-			{Kind: KindReference, Class: ClassShingle, Threshold: 7, Items: list(2, 256)},
-			{Kind: KindTest, Class: ClassLine, Threshold: 2, Items: list(3, 16)},
-			{Kind: KindTest, Class: ClassLine, Threshold: 3, Items: list(4, 32)},
-			{Kind: KindCanary, Class: ClassCanary, Threshold: 1, Items: list(5, 16)},
+			{Kind: KindReference, Class: ClassRaw, Threshold: 1, Items: digestList(1, 16)},
+			{Kind: KindReference, Class: ClassShingle, Threshold: 7, Items: digestList(2, 256)},
+			{Kind: KindTest, Class: ClassLine, Threshold: 2, Items: digestList(3, 16)},
+			{Kind: KindTest, Class: ClassLine, Threshold: 3, Items: digestList(4, 32)},
+			{Kind: KindCanary, Class: ClassCanary, Threshold: 1, Items: digestList(5, 16)},
 		},
-		Allowed: list(6, 16), Controls: list(7, 70), Control: "control text", Kept: 9,
+		Allowed: digestList(6, 16), Controls: digestList(7, 70), Control: "control text", Kept: 9,
 	}
 	for i := range uint32(64) {
 		s.Filter = append(s.Filter, i<<12)
@@ -94,17 +94,17 @@ var setCases = []struct {
 	{"RT21 31 bytes", RuleLength, func(s *Set) { s.Groups[0].Items = s.Groups[0].Items[:16*32-1] }},
 	{"RT21 allowed", RuleLength, func(s *Set) { s.Allowed = append(s.Allowed, 0) }},
 	{"RT21 controls", RuleLength, func(s *Set) { s.Controls = s.Controls[1:] }},
-	{"RT22 item relabelled as control", RuleControlled, func(s *Set) { s.Controls = append(list(7, 69), s.Groups[4].Items[:32]...); sortList(s.Controls) }},
+	{"RT22 item relabelled as control", RuleControlled, func(s *Set) { s.Controls = append(digestList(7, 69), s.Groups[4].Items[:32]...); sortList(s.Controls) }},
 	{"RT22 control relabelled as item", RuleControlled, func(s *Set) {
-		s.Controls = append(list(7, 69), first32(Control([32]byte(s.Groups[0].Items[:32])))...)
+		s.Controls = append(digestList(7, 69), first32(Control([32]byte(s.Groups[0].Items[:32])))...)
 		sortList(s.Controls)
 	}},
 	{"RT22 control is allowed", RuleControlled, func(s *Set) { copy(s.Allowed, s.Controls[:32]); sortList(s.Allowed) }},
 	{"RT23 item is allowed", RuleAllowed, func(s *Set) { copy(s.Allowed, s.Groups[2].Items[:32]) }},
-	{"RT91 size of a group", RulePadding, func(s *Set) { s.Groups[0].Items = list(1, 17) }},
-	{"RT91 small group", RulePadding, func(s *Set) { s.Groups[0].Items = list(1, 8) }},
+	{"RT91 size of a group", RulePadding, func(s *Set) { s.Groups[0].Items = digestList(1, 17) }},
+	{"RT91 small group", RulePadding, func(s *Set) { s.Groups[0].Items = digestList(1, 8) }},
 	{"RT91 empty group", RulePadding, func(s *Set) { s.Groups[0].Items = []byte{} }},
-	{"RT91 size of allowed", RulePadding, func(s *Set) { s.Allowed = list(6, 24) }},
+	{"RT91 size of allowed", RulePadding, func(s *Set) { s.Allowed = digestList(6, 24) }},
 	{"RT91 size of the filter", RulePadding, func(s *Set) { s.Filter = s.Filter[1:] }},
 	{"groups unsorted", RuleOrder, func(s *Set) { s.Groups[2], s.Groups[3] = s.Groups[3], s.Groups[2] }},
 	{"group repeated", RuleOrder, func(s *Set) { s.Groups[3] = s.Groups[2] }},
@@ -203,14 +203,24 @@ func TestRT16_TooSmall(t *testing.T) {
 	}
 	empty := sampleSet()
 	empty.Groups, empty.Filter = nil, nil
-	if _, err := empty.Marshal(); err != nil {
+	data, err := empty.Marshal()
+	if err != nil {
 		t.Errorf("an empty set is well formed: %v", err)
+	}
+	if _, err := ParseSet(data); err != nil {
+		t.Errorf("an empty set parses: %v", err)
+	}
+	// Key 18 with null for the empty list: another spelling of the same set.
+	data = bytes.Replace(data, []byte{0x12, 0x80, 0x13}, []byte{0x12, 0xf6, 0x13}, 1)
+	var bad *SetError
+	if _, err := ParseSet(data); !errors.As(err, &bad) || bad.Rule != RuleEncoding {
+		t.Errorf("null for a list: got %v, want rule %q", err, RuleEncoding)
 	}
 	if !empty.TooSmall() {
 		t.Error("an empty set is not too small")
 	}
 	ids := sampleSet()
-	ids.Groups = []Group{{Kind: KindID, Class: ClassAtom, Threshold: 1, Items: list(1, 16)}}
+	ids.Groups = []Group{{Kind: KindID, Class: ClassAtom, Threshold: 1, Items: digestList(1, 16)}}
 	if !ids.TooSmall() {
 		t.Error("a set of task ids only is not too small")
 	}

@@ -2,6 +2,7 @@ package canon
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -219,6 +220,34 @@ func TestRT29_UnicodeVersionIsInTheProfile(t *testing.T) {
 	if norm.Version != unicode.Version || cases.UnicodeVersion != norm.Version || !strings.Contains(contraband.Profile, want) {
 		t.Errorf("got norm %s, cases %s, unicode %s, profile %q: want one version, named in the profile",
 			norm.Version, cases.UnicodeVersion, unicode.Version, contraband.Profile)
+	}
+}
+
+// A UTF-16 mark that a chunk cuts in two, odd chunks, a pair cut in two, and a
+// raw digest that the caller has.
+func TestUTF16InChunks(t *testing.T) {
+	key := testKey("utf16")
+	content := []byte{0xfe, 0xff}
+	for i := range 400 {
+		content = append(content, 0x4e, byte(i*7), 0xd8, 0x3d, 0xde, byte(i))
+	}
+	content = append(content, 0x00)
+	f := New(key, nil)
+	want, n := collect(f, content, true)
+	compare(t, "whole", want, naiveDigests(key, nil, naiveItems(key, content, true)))
+	for _, size := range []int{1, 2, 3, 5, 1000} {
+		got := map[digest]bool{}
+		emit := func(c contraband.Class, d [32]byte) { got[digest{c, d}] = true }
+		s := f.Whole(true)
+		s.Known(sha256.Sum256(content))
+		var total uint64
+		for part := range slices.Chunk(content, size) {
+			total += s.Chunk(part, emit)
+		}
+		if total += s.End(emit); total != n {
+			t.Errorf("chunks of %d: got %d canonical bytes, want %d", size, total, n)
+		}
+		compare(t, fmt.Sprintf("chunks of %d", size), got, want)
 	}
 }
 
