@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -391,5 +393,49 @@ func TestRT95_ScansAreByteIdentical(t *testing.T) {
 		if got, _, _ := scanDir(t, dir, key, s.set, workers); !bytes.Equal(got, want) {
 			t.Errorf("%d workers: got other evidence", workers)
 		}
+	}
+}
+
+// TestPhasesOfAStreamAreApart: encoded text on stdin in the agent phase belongs
+// to that phase, though the stream goes on in the grade phase, where nothing
+// counts.
+func TestPhasesOfAStreamAreApart(t *testing.T) {
+	key := testKey("phases")
+	s := seal(t, key)
+	steps := chunks(wrapped(string(b64(gzipped(t, []byte(secret)))), 76), 100)
+	late := stdin("now grade it\n")
+	late.row.Phase = journal.PhaseGrade
+	_, ids := reasons(t, s, key, recorded(t, s.set, nil, false, append(steps, late)...))
+	if !slices.Contains(ids, attest.ReasonFragments) {
+		t.Errorf("got reasons %v, want %s", ids, attest.ReasonFragments)
+	}
+	for i := range steps {
+		steps[i].row.Phase = journal.PhaseGrade
+	}
+	_, ids = reasons(t, s, key, recorded(t, s.set, nil, false, append([]step{stdin("hello\n")}, steps...)...))
+	if slices.ContainsFunc(ids, attest.ReasonDirty) {
+		t.Errorf("control: got reasons %v for sealed text in the grade phase", ids)
+	}
+}
+
+// TestRT08_OpenJournalIsScanned: a run that was killed has evidence too; its
+// verdict is not CLEAN.
+func TestRT08_OpenJournalIsScanned(t *testing.T) {
+	key := testKey("open")
+	s := seal(t, key)
+	dir := recorded(t, s.set, nil, false, open("/work/x", []byte(secret)))
+	name := filepath.Join(dir, journal.RowsFile)
+	f, err := os.Open(name)
+	must(t, err)
+	var last int
+	for line, err := range journal.Rows(f) {
+		must(t, err)
+		last = len(line.Raw)
+	}
+	must(t, f.Close())
+	must(t, shorten(name, int64(4+last)))
+	_, ids := reasons(t, s, key, dir)
+	if !slices.Contains(ids, attest.ReasonOpen) || !slices.Contains(ids, attest.ReasonObject) {
+		t.Errorf("got reasons %v, want %s and %s", ids, attest.ReasonOpen, attest.ReasonObject)
 	}
 }
