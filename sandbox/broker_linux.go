@@ -153,8 +153,13 @@ func (r *recording) build() error {
 	for _, s := range tree.Skipped {
 		r.Skipped = append(r.Skipped, s.Path+": "+s.Reason)
 	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
 	r.rec = record.New(record.Options{
-		Log: r.journal, Store: r.store, Proc: r.proc, Roots: r.Start.Roots, Workspace: r.Workspace, Hidden: r.hidden,
+		Handles: int(min(limit.Cur, 1<<20) / 2),
+		Log:     r.journal, Store: r.store, Proc: r.proc, Roots: r.Start.Roots, Workspace: r.Workspace, Hidden: r.hidden,
 	})
 	origin := journal.OriginDriver
 	for _, ch := range r.Start.Channels {

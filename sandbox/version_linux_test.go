@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -251,4 +252,25 @@ v = socket.socket(socket.AF_UNIX); v.connect("sock"); print("ok")
 	})
 	r.has(t, "socket by name", func(e entry) bool { return e.Op == journal.OpConnect && e.D.Path == ws+"/sock" })
 	r.closed(t)
+}
+
+// More files written than descriptors allowed: the oldest are dated early.
+func TestSandboxManyWrittenFiles(t *testing.T) {
+	if os.Getenv("CLEANRUN_FEW_FILES") == "" {
+		// A limit cannot be raised again: lower it in a process of its own.
+		cmd := exec.Command("sh", "-c", "ulimit -S -n 300 && ulimit -H -n 300 && exec "+self(t, filepath.Join(base(t), "sandbox.test"))+" -test.run=^TestSandboxManyWrittenFiles$ -test.v")
+		cmd.Env = append(os.Environ(), "CLEANRUN_FEW_FILES=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	ws := folder(t, filepath.Join(base(t), "ws"))
+	const n = 600
+	r := run(t, shell(ws, fmt.Sprintf("i=0; while [ $i -lt %d ]; do echo $i > f$i; i=$((i+1)); done; echo again >> f1; exec 3> live; read x < live", n)))
+	r.closed(t)
+	wrote := r.find(func(e entry) bool { return e.Op == journal.OpWrote })
+	if r.Code != 1 || len(wrote) != n+1 {
+		t.Errorf("got %d wrote rows, code %d (%s), want %d", len(wrote), r.Code, r.stderr, n+1)
+	}
 }

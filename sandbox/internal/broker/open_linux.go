@@ -112,6 +112,12 @@ func (w *worker) open(c *call, dirfd int32, addr uint64, o *opening) {
 	if (o.writes() || o.creates() || o.flags&unix.O_TRUNC != 0) && w.gone(c, e) {
 		return
 	}
+	if o.writes() && w.Recorder.Full() {
+		var err error
+		if e := w.rights.With(func() { err = w.Recorder.MakeRoom() }); e != nil || err != nil {
+			w.fatal(errors.Join(e, err))
+		}
+	}
 	last := o.flags&unix.O_NOFOLLOW == 0
 	slow := false
 	err = w.follow(c, &o.at, last, func(d int, p string) syscall.Errno {

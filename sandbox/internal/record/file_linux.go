@@ -167,11 +167,51 @@ func (r *Recorder) Writable(f *File, proc uint32, path string, fd int) error {
 	if f.handle >= 0 {
 		return nil
 	}
+	r.mu.Lock()
+	r.handles = append(r.handles, f)
+	r.mu.Unlock()
 	h, err := unix.Openat(r.proc, "self/fd/"+strconv.Itoa(fd), unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	f.handle = h
+	return nil
+}
+
+// Full tells that many handles of written files are open, see MakeRoom.
+func (r *Recorder) Full() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.handles) >= r.most
+}
+
+// MakeRoom dates the files that wait longest and that nobody writes any more, so
+// that their handles can be closed. A version dated early is the same version:
+// the next open for writing makes the file pending again. The caller holds no
+// file and must be able to read all of them.
+func (r *Recorder) MakeRoom() error {
+	r.mu.Lock()
+	old := r.handles
+	r.handles = nil
+	r.mu.Unlock()
+	var keep []*File
+	for i, f := range old {
+		if i >= r.most/2 || !f.TryLock() {
+			keep = append(keep, f)
+			continue
+		}
+		err := r.Date(f)
+		if f.handle >= 0 {
+			keep = append(keep, f)
+		}
+		f.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.handles = append(keep, r.handles...)
 	return nil
 }
 

@@ -47,6 +47,8 @@ type Recorder struct {
 	touched  map[string]struct{} // paths with a journaled write
 	moved    map[string]struct{} // directories that were renamed, with all below
 	streams  [3]uint32
+	most     int     // handles before the oldest are dated
+	handles  []*File // that have one, oldest first; some may have closed it since
 	progress func(rows uint64)
 }
 
@@ -59,13 +61,14 @@ type Options struct {
 	Workspace string
 	Hidden    func(path string) bool // absent inside, present outside and worth a flag
 	Progress  func(rows uint64)
+	Handles   int // of written files that may be open at once
 }
 
 // New returns a Recorder for a log whose start row is written.
 func New(o Options) *Recorder {
 	return &Recorder{
 		log: o.Log, store: o.Store, proc: o.Proc, workspace: o.Workspace, hidden: o.Hidden, progress: o.Progress,
-		roots: o.Roots, rows: 1,
+		roots: o.Roots, rows: 1, most: max(o.Handles, 2),
 		tasks: map[int]uint32{}, leaders: map[int]uint32{}, files: map[fileID]*File{},
 		touched: map[string]struct{}{}, moved: map[string]struct{}{},
 	}
