@@ -134,11 +134,10 @@ func (c *cutter) phrase(kind contraband.Kind, t Text) {
 
 // bitsOf estimates the strength of a token: its length by the logarithm of the
 // smallest usual alphabet that has all its characters. A token of few different
-// characters has none.
+// characters has none. Letters alone may be words: they count 2 bits each.
 func bitsOf(atom []byte) float64 {
-	digits, hex := true, true
+	digits, hex, letters := true, true, true
 	distinct := map[byte]bool{}
-	letters := true
 	for _, b := range atom {
 		distinct[b] = true
 		digit := b >= '0' && b <= '9'
@@ -150,12 +149,12 @@ func bitsOf(atom []byte) float64 {
 	switch {
 	case len(distinct) < 5:
 		return 0
+	case letters:
+		alphabet = 4
 	case digits:
 		alphabet = 10
 	case hex:
 		alphabet = 16
-	case letters:
-		alphabet = 26
 	}
 	return float64(len(atom)) * math.Log2(alphabet)
 }

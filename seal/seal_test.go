@@ -2,10 +2,12 @@ package seal
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -292,4 +294,60 @@ func TestControls(t *testing.T) {
 func testKeyOther(t testing.TB) contraband.TaskKey {
 	t.Helper()
 	return auditKey(t).Task("other", "", "other", [32]byte{}, [32]byte{})
+}
+
+func TestBitsOf(t *testing.T) {
+	for token, strong := range map[string]bool{
+		"q7x9k2m4p8w3z5t1": true, "4f9c2d1e8b7a": true, "1234567890123": true, // 13 digits are 43 bits
+		"transaction": false, "thisisaverylongsentence": true, "12345678": false, "a1a1a1a1a1a1a1a1a1a1": false, "a1b2c3d": false,
+	} {
+		if bits := bitsOf([]byte(token)); bits >= minBits != strong {
+			t.Errorf("%s: got %.1f bits, want strong %v", token, bits, strong)
+		}
+	}
+}
+
+// A repair task on real source: 60 files of the Go standard library as the
+// workspace, one of them repaired. Sealing the whole file would make the honest
+// reader of the workspace match; sealing what is new must not.
+func TestRepairTaskOnRealSource(t *testing.T) {
+	names, err := filepath.Glob(filepath.Join(runtime.GOROOT(), "src", "net", "http", "*.go"))
+	if err != nil || len(names) < 60 {
+		t.Skipf("the Go source tree has %d files of net/http here, %v; 60 are needed", len(names), err)
+	}
+	files := map[string]string{"task.yaml": taskHead + "reference:\n  - path: solution/server.go\n    root: solution\ntests:\n  - path: hidden/new_test.go\n"}
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files["workspace/"+filepath.Base(name)] = string(data)
+	}
+	server := files["workspace/server.go"]
+	files["solution/server.go"] = strings.Replace(server, "\nimport (", "\n// "+strings.ReplaceAll(strings.TrimSpace(prose(70, 3)), "\n", "\n// ")+"\nimport (", 1)
+	files["hidden/new_test.go"] = prose(71, 300)
+	if files["solution/server.go"] == server {
+		t.Fatal("the repair did not apply")
+	}
+	s := build(t, files)
+	if n := s.group(t, "hidden/new_test.go", contraband.ClassShingle).Items; n < 200 {
+		t.Errorf("got %d shingles, want at least 200", n)
+	}
+	if s.set.Kept != 10 {
+		t.Errorf("got kept %d, want 10", s.set.Kept)
+	}
+	for name, content := range files {
+		if _, met := s.match(t, []byte(content), true); met > 0 && strings.HasPrefix(name, "workspace/") {
+			t.Errorf("%s: got %d items of an honest run's reading", name, met)
+		}
+	}
+	if reached, _ := s.match(t, []byte(files["solution/server.go"]), false); !reached[contraband.ClassRaw] || !reached[contraband.ClassShingle] && !reached[contraband.ClassLine] {
+		t.Errorf("the repaired file: got %v, want the object and its new lines", reached)
+	}
+	// Control: without its pre-image the same file gives the workspace away.
+	files["task.yaml"] = taskHead + "reference:\n  - path: solution/server.go\n    root: .\n"
+	var leak *LeakError
+	if _, _, err := Build(load(t, files), auditKey(t), testControl); !errors.As(err, &leak) || leak.Object != "server.go" {
+		t.Errorf("control: got %v, want server.go refused", err)
+	}
 }
