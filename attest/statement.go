@@ -128,8 +128,8 @@ type ScopeClaim struct {
 // RootClaim is one root or grant.
 type RootClaim struct {
 	Path  string `json:"path"`
-	Mode  string `json:"mode"`  // read-tree, write-tree, read-one, write-one
-	Class string `json:"class"` // workspace, grant, system, toolchain, private, kernel
+	Mode  string `json:"mode"`  // read-tree, write-tree, read-one, write-one, none
+	Class string `json:"class"` // workspace, grant, system, toolchain, private, kernel, closed
 }
 
 // ChannelClaim is a channel that no digests cover, with the bytes that went

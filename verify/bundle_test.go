@@ -43,6 +43,7 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // kit makes bundles. Its hooks break one thing each.
 type kit struct {
 	runner, owner, second signer
+	groups                []fixture.Group    // fixture.Groups if nil
 	record                func(*fixture.Run) // what the agent does
 	set                   func(*contraband.Set)
 	start                 func(*journal.Start)
@@ -54,6 +55,7 @@ type kit struct {
 	sub                   func(run string) string // of the receipt
 	two                   bool                    // with receipt2.cose
 	enveloped             *signer                 // signs the envelope instead of runner
+	sealDigest            *[32]byte               // that the start row binds
 	sealedSub             string                  // of task.sealed
 	sealedBy              *signer                 // signs task.sealed instead of owner
 	digest                func(*fixture.Run)      //
@@ -88,7 +90,11 @@ func trace(r *fixture.Run) {
 
 func (k *kit) make(t testing.TB) []byte {
 	t.Helper()
-	set, err := fixture.Set(fixture.Groups(), func(s *contraband.Set) {
+	groups := k.groups
+	if groups == nil {
+		groups = fixture.Groups()
+	}
+	set, err := fixture.Set(groups, func(s *contraband.Set) {
 		s.Channels = []contraband.Channel{{Name: "stdin", Role: "model"}}
 		s.Uncovered = []contraband.Count{{Kind: contraband.KindTest, N: 2}}
 		if k.set != nil {
@@ -115,7 +121,11 @@ func (k *kit) make(t testing.TB) []byte {
 		t.Fatal(err)
 	}
 	seal := sha256.Sum256(sealed)
-	r := fixture.NewRun(set, seal, k.start)
+	bound := seal
+	if k.sealDigest != nil {
+		bound = *k.sealDigest
+	}
+	r := fixture.NewRun(set, bound, k.start)
 	if k.digest != nil {
 		k.digest(r)
 	}
