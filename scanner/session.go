@@ -6,7 +6,6 @@ import (
 	"io"
 	"sync"
 
-	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/internal/manifest"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
