@@ -86,7 +86,14 @@ func prepare(c *Config) (*stage, error) {
 			backend += "+workspace-copy"
 		}
 	}
-	p := &planner{stage: s, hints: c.HiddenHints, roots: map[string]scope.Root{}, mounts: map[string]mounts.Mount{}, home: lookup(c.Env, "HOME")}
+	memory, err := onOverlay(s.RunDir)
+	if err != nil {
+		return nil, err
+	}
+	if memory { // an overlay cannot be another's upper layer
+		backend += "+upper-in-memory"
+	}
+	p := &planner{stage: s, memory: memory, hints: c.HiddenHints, roots: map[string]scope.Root{}, mounts: map[string]mounts.Mount{}, home: lookup(c.Env, "HOME")}
 	if err := p.plan(c, lower); err != nil {
 		return nil, err
 	}
@@ -137,6 +144,7 @@ func lookup(env []string, name string) string {
 type planner struct {
 	*stage
 	home   string
+	memory bool // upper layers in memory
 	hints  []string
 	roots  map[string]scope.Root
 	mounts map[string]mounts.Mount
@@ -185,7 +193,7 @@ func (p *planner) plan(c *Config, lower string) error {
 	p.root(p.Workspace, mode, scope.Workspace)
 	p.mount(mounts.Mount{
 		Path: p.Workspace, Kind: mounts.Overlay, Source: lower, State: filepath.Join(p.RunDir, stateDir),
-		ReadOnly: c.ReadOnly, Must: true, Main: true,
+		ReadOnly: c.ReadOnly, Must: true, Main: true, Memory: p.memory,
 	})
 	p.hideRunDir()
 	p.finish()
@@ -314,10 +322,7 @@ func (p *planner) grant(g scope.Root, i int) error {
 			return fmt.Errorf("sandbox: %w", err)
 		}
 	}
-	if err := os.Chmod(state+"/upper", st.Mode().Perm()); err != nil {
-		return fmt.Errorf("sandbox: %w", err)
-	}
-	p.mount(mounts.Mount{Path: g.Path, Kind: mounts.Overlay, Source: g.Path, State: state, Must: true})
+	p.mount(mounts.Mount{Path: g.Path, Kind: mounts.Overlay, Source: g.Path, State: state, Must: true, Memory: p.memory})
 	return nil
 }
 

@@ -173,12 +173,7 @@ func createFiles(s *stage) error {
 			return fmt.Errorf("sandbox: %w", err)
 		}
 	}
-	// The merged root takes its mode and owner from the upper layer.
-	st, err := os.Stat(s.Workspace)
-	if err != nil {
-		return fmt.Errorf("sandbox: %w", err)
-	}
-	return os.Chmod(filepath.Join(s.RunDir, stateDir, "upper"), st.Mode().Perm())
+	return nil
 }
 
 func drawRun(s *journal.Start) {

@@ -307,3 +307,56 @@ func TestSandboxFIFO(t *testing.T) {
 		t.Errorf("got %d void calls, want the 5 opens without a peer", r.Final.Void)
 	}
 }
+
+// A container's root is an overlay, which cannot hold an upper layer.
+func TestSandboxOnOverlay(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	top := base(t)
+	for _, d := range []string{"l/ws", "u", "w", "m"} {
+		folder(t, filepath.Join(top, d))
+	}
+	write(t, filepath.Join(top, "l/ws/in"), "data\n")
+	at := filepath.Join(top, "m")
+	if err := unix.Mount("overlay", at, "overlay", 0, "lowerdir="+top+"/l,upperdir="+top+"/u,workdir="+top+"/w"); err != nil {
+		t.Skipf("mount: %v", err)
+	}
+	defer unix.Unmount(at, unix.MNT_DETACH)
+	c := shell(filepath.Join(at, "ws"), "cat in; echo x >> in; rm in; echo y > out; cat out")
+	c.RunDir = filepath.Join(at, "run")
+	if err := os.Mkdir(c.RunDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r := run(t, c)
+	if r.stdout != "data\ny\n" || r.Final.Delta.Changed != 2 {
+		t.Errorf("got %q (%s), delta %v", r.stdout, r.stderr, r.Final.Delta)
+	}
+	if got, want := r.rows[0].Start.Backend, sandbox.Backend+"+upper-in-memory"; got != want {
+		t.Errorf("got backend %q, want %q", got, want)
+	}
+	r.closed(t)
+}
+
+// Owner and mode of the workspace itself are those outside.
+func TestSandboxWorkspaceMode(t *testing.T) {
+	ws := folder(t, filepath.Join(base(t), "ws"))
+	if err := os.Chmod(ws, 0o750); err != nil {
+		t.Fatal(err)
+	}
+	want := "750 " + fmt.Sprint(os.Getuid()) + "\n"
+	if os.Getuid() == 0 {
+		if err := os.Chown(ws, 12345, 12345); err != nil {
+			t.Fatal(err)
+		}
+		want = "750 12345\n"
+	}
+	r := run(t, shell(ws, "stat -c '%a %u' ."))
+	if r.stdout != want {
+		t.Errorf("got %q, want %q", r.stdout, want)
+	}
+	r.closed(t)
+	if r.Final.Delta.Changed != 0 {
+		t.Errorf("got delta %v, want none", r.Final.Delta)
+	}
+}

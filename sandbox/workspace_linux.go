@@ -35,6 +35,15 @@ func mountsBelow(dir string) ([]string, error) {
 	return out, nil
 }
 
+// onOverlay tells whether a folder lies on an overlay, like a container's root.
+func onOverlay(dir string) (bool, error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return false, fmt.Errorf("sandbox: %s: %w", dir, err)
+	}
+	return fs.Type == unix.OVERLAYFS_SUPER_MAGIC, nil
+}
+
 // foreignOwner finds an entry that is not the caller's in user and group.
 func foreignOwner(dir string) (string, error) {
 	uid, gid := uint32(os.Getuid()), uint32(os.Getgid())

@@ -36,10 +36,11 @@ func (w *worker) openedFile(c *call, e *record.Event, o *opening) {
 		e.Flags |= journal.FlagTrunc
 		if result, err := w.cut(f, o); err != nil {
 			w.fatal(err)
+			undone(e)
 			w.fail(c, e, unix.EIO)
 			return
 		} else if result != 0 {
-			e.Flags &^= journal.FlagTrunc
+			undone(e)
 			w.fail(c, e, result)
 			return
 		}
@@ -50,11 +51,19 @@ func (w *worker) openedFile(c *call, e *record.Event, o *opening) {
 	}
 	if o.writes() {
 		if err := w.Recorder.Writable(f, c.proc, e.Path, o.fd); err != nil {
+			undone(e)
 			w.fail(c, e, errnoOf(err))
 			return
 		}
 	}
 	w.handOver(c, e, o)
+}
+
+// undone takes back what a row says of an operation that failed in the end.
+func undone(e *record.Event) {
+	e.Flags &^= journal.FlagCreate | journal.FlagTrunc | journal.FlagText |
+		journal.FlagLive | journal.FlagUnstable | journal.FlagUnreadable
+	e.Dir, e.Origin, e.Size, e.Detail.SHA256, e.Detail.Text = 0, 0, 0, nil, nil
 }
 
 func newName(e *record.Event, name string) {

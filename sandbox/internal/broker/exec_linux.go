@@ -97,7 +97,7 @@ func (w *worker) exec(c *call, dirfd int32, addr, argvAddr, envAddr uint64, flag
 	want.argv = argv
 	err = w.chain(c, x, script, &want, &rows)
 	if err != 0 {
-		e.Dir, e.Origin, e.Size, e.Flags, e.Detail.SHA256 = 0, 0, 0, 0, nil
+		undone(e)
 		w.fail(c, e, err)
 		return
 	}

@@ -148,10 +148,11 @@ func (w *worker) truncateFile(c *call, e *record.Event, fd int, st *unix.Stat_t,
 		}
 	}
 	result := errnoOf(w.truncate(fd, length))
+	if result == 0 {
+		result = errnoOf(w.Recorder.Writable(f, c.proc, e.Path, fd))
+	}
 	if result != 0 {
-		e.Dir, e.Origin, e.Size, e.Flags, e.Detail.SHA256 = 0, 0, 0, 0, nil
-	} else if err := w.Recorder.Writable(f, c.proc, e.Path, fd); err != nil {
-		result = errnoOf(err)
+		undone(e)
 	}
 	w.fail(c, e, result)
 }

@@ -37,6 +37,7 @@ type Mount struct {
 	Content  []byte // File
 	ReadOnly bool   // Overlay: not to be changed
 	Main     bool   // Overlay: the workspace
+	Memory   bool   // Overlay: upper layer in memory, State is not used
 	Must     bool   // the run is refused without it; else it is skipped and named
 }
 
@@ -171,13 +172,16 @@ func (t *Tree) mount(m *Mount, i int) error {
 // commas and colons, and outer paths would stand in the run's mount table.
 func (t *Tree) overlay(m *Mount, i int) error {
 	lower, state := fmt.Sprintf("/l%d", i), fmt.Sprintf("/s%d", i)
-	for _, b := range [][2]string{{m.Source, lower}, {m.State, state}} {
-		if err := os.Mkdir(b[1], 0o755); err != nil {
+	for _, d := range []string{lower, state} {
+		if err := os.Mkdir(d, 0o755); err != nil {
 			return err
 		}
-		if err := unix.Mount(outerRoot+b[0], b[1], "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-			return fmt.Errorf("bind layer %s: %w", b[0], err)
-		}
+	}
+	if err := unix.Mount(outerRoot+m.Source, lower, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("bind layer %s: %w", m.Source, err)
+	}
+	if err := layers(m, lower, state); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(newRoot+m.Path, 0o755); err != nil {
 		return err
@@ -203,6 +207,32 @@ func (t *Tree) overlay(m *Mount, i int) error {
 		return fmt.Errorf("open lower layer: %w", err)
 	}
 	return nil
+}
+
+// layers prepares upper and work. The merged root takes owner and mode from the
+// upper layer, so they are made like the lower one's.
+func layers(m *Mount, lower, state string) error {
+	if m.Memory {
+		if err := unix.Mount("tmpfs", state, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=700"); err != nil {
+			return fmt.Errorf("mount upper layer in memory: %w", err)
+		}
+		for _, d := range []string{"/upper", "/work"} {
+			if err := os.Mkdir(state+d, 0o700); err != nil {
+				return err
+			}
+		}
+	} else if err := unix.Mount(outerRoot+m.State, state, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return fmt.Errorf("bind layer %s: %w", m.State, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(lower, &st); err != nil {
+		return err
+	}
+	// An owner that is not mapped here was copied, or is nobody's inside.
+	if err := unix.Chown(state+"/upper", int(st.Uid), int(st.Gid)); err != nil && err != unix.EPERM && err != unix.EINVAL {
+		return fmt.Errorf("owner of %s: %w", m.Path, err)
+	}
+	return unix.Chmod(state+"/upper", st.Mode&0o7777)
 }
 
 // bind shows src at dst, read-only. A symbolic link (/bin) is made again.
