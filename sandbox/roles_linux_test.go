@@ -24,7 +24,7 @@ func init() {
 	roles = map[string]func([]string) int{
 		"read": readRole, "fdread": fdReadRole, "scm": scmRole, "flip": flipRole, "many": manyRole,
 		"procsys": procSysRole, "launch": launchRole, "denied": deniedRole, "swapexec": swapExecRole,
-		"flipfile": flipFileRole,
+		"flipfile": flipFileRole, "untraced": untracedRole,
 	}
 }
 
@@ -264,6 +264,22 @@ func deniedRole(args []string) int {
 	src, dst := append([]byte(args[0]), 0), append([]byte(args[1]), 0)
 	call("mount", unix.SYS_MOUNT, uintptr(unsafe.Pointer(&src[0])), uintptr(unsafe.Pointer(&dst[0])), 0, unix.MS_BIND, 0)
 	fmt.Println()
+	return 0
+}
+
+// untracedRole clones a child, plainly and with CLONE_UNTRACED.
+func untracedRole([]string) int {
+	clone := func(flags uintptr) int {
+		pid, _, e := unix.RawSyscall6(unix.SYS_CLONE, flags|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
+		if pid == 0 && e == 0 {
+			unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
+		}
+		if e == 0 {
+			unix.Wait4(int(pid), nil, 0, nil)
+		}
+		return int(e)
+	}
+	fmt.Printf("plain %d untraced %d\n", clone(0), clone(unix.CLONE_UNTRACED))
 	return 0
 }
 

@@ -1,0 +1,145 @@
+package sandbox_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cleanrun-dev/cleanrun/internal/objects"
+	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/sandbox"
+)
+
+// Processes that die while the broker works for them make void rows; the
+// accounts close all the same.
+func TestSandboxKillStorm(t *testing.T) {
+	needs(t, "python3")
+	ws := simple(t)
+	r := run(t, sandbox.Config{Workspace: ws, Command: []string{"python3", "-c", `import os, random, signal, subprocess, time
+for r in range(25):
+    l = [subprocess.Popen(["sh", "-c", "while :; do cat f >/dev/null; (true) & done"], stdout=subprocess.DEVNULL, start_new_session=True) for _ in range(3)]
+    time.sleep(random.random() * 0.08)
+    for p in l: os.killpg(p.pid, signal.SIGKILL); p.wait()
+print("killed")`}})
+	if r.stdout != "killed\n" || r.Outcome != journal.Completed {
+		t.Errorf("outcome %v stdout %q stderr %q", r.Outcome, r.stdout, r.stderr)
+	}
+	r.closed(t)
+	if r.Final.Void == 0 {
+		t.Log("no process died while a call of it was under way")
+	}
+}
+
+// A child that asks not to be traced would execute unseen.
+func TestSandboxUntracedCloneIsRefused(t *testing.T) {
+	ws := simple(t)
+	tool := self(t, filepath.Join(ws, "tool"))
+	r := run(t, sandbox.Config{Command: []string{tool}, Workspace: ws, Env: append(environment(t.TempDir()), roleVar+"=untraced")})
+	if r.stdout != "plain 0 untraced 1\n" {
+		t.Errorf("stdout %q stderr %q: want a plain clone to work and an untraced one to fail with EPERM", r.stdout, r.stderr)
+	}
+	r.has(t, "denied clone", func(e entry) bool { return e.Op == journal.OpDenied && e.D.Syscall == "clone" })
+	r.closed(t)
+}
+
+// A terminal outside is one inside, with its size, and Ctrl-C reaches the program
+// and nobody else.
+func TestSandboxTerminal(t *testing.T) {
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Skipf("no terminals here: %v", err)
+	}
+	master := os.NewFile(uintptr(fd), "master")
+	defer master.Close()
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	s, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
+	if errno != 0 {
+		t.Fatal(errno)
+	}
+	slave := os.NewFile(s, "slave")
+	defer slave.Close()
+	if err := unix.IoctlSetWinsize(int(s), unix.TIOCSWINSZ, &unix.Winsize{Row: 33, Col: 77}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := unix.IoctlGetTermios(int(s), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var screen bytes.Buffer
+	go func() {
+		b := make([]byte, 4096)
+		for {
+			n, err := master.Read(b)
+			mu.Lock()
+			screen.Write(b[:n])
+			mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	shows := func(what string) {
+		t.Helper()
+		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			mu.Lock()
+			ok := strings.Contains(screen.String(), what)
+			mu.Unlock()
+			if ok {
+				return
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		t.Fatalf("the terminal shows %q, want %q", screen.String(), what)
+	}
+	dir, ws := runDir(t), simple(t)
+	done := make(chan struct{})
+	var res *sandbox.Result
+	go func() {
+		defer close(done)
+		res, err = sandbox.Run(context.Background(), sandbox.Config{Workspace: ws, RunDir: dir, Env: environment(t.TempDir()),
+			Stdin: slave, Stdout: slave, Stderr: slave, Command: []string{"/bin/sh", "-c",
+				`test -t 0 && test -t 1 && test -t 2 && tty && stty size </dev/tty; read x; echo "got $x"; trap 'echo caught; exit 5' INT; echo ready; sleep 1000 & wait`}})
+	}()
+	select {
+	case <-done:
+		t.Skipf("no run: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	shows("/dev/pts/0\r\n33 77\r\n")
+	master.WriteString("typed\r")
+	shows("got typed\r\n")
+	shows("ready")
+	master.WriteString("\x03")
+	shows("caught")
+	<-done
+	if err != nil || res.Code != 5 || res.Outcome != journal.Failed {
+		t.Errorf("Run: %+v, %v, want exit code 5", res, err)
+	}
+	after, err := unix.IoctlGetTermios(int(s), unix.TCGETS)
+	if err != nil || *after != *before {
+		t.Error("the outer terminal's mode was not restored")
+	}
+	r := &recorded{rows: readRows(t, dir)}
+	typed := ""
+	for _, e := range r.find(func(e entry) bool { return e.Op == journal.OpStdin }) {
+		b, err := os.ReadFile(filepath.Join(dir, "objects", filepath.FromSlash(objects.Name(objects.Sum(e.D.SHA256)))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		typed += string(b)
+	}
+	if typed != "typed\r\x03" {
+		t.Errorf("recorded input %q", typed)
+	}
+}
