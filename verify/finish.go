@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/contraband"
@@ -77,6 +78,9 @@ func (v *verifier) why() {
 	grouped := map[string]bool{}
 	for _, f := range v.derived.Findings {
 		grouped[f.Reason] = true
+		if f.Class.Whole() && v.told(f) {
+			continue // a file is sealed twice, as bytes and as text
+		}
 		row, _ := v.evidence.Row(f.Event)
 		v.report.Why = append(v.report.Why, Why{
 			Reason: f.Reason, Dirty: attest.ReasonDirty(f.Reason), Event: f.Event,
@@ -96,6 +100,13 @@ func (v *verifier) why() {
 	}
 	slices.SortStableFunc(v.report.Why, func(a, b Why) int {
 		return cmp.Or(cmp.Compare(side(a), side(b)), cmp.Compare(a.Event, b.Event))
+	})
+}
+
+// told says that the report has a whole object of this event already.
+func (v *verifier) told(f attest.Finding) bool {
+	return slices.ContainsFunc(v.report.Why, func(w Why) bool {
+		return w.Reason == f.Reason && w.Event == f.Event && w.Detail == describeFinding(f)
 	})
 }
 
@@ -197,9 +208,18 @@ func (v *verifier) asserted() {
 	if sum.Pseudo > 0 {
 		add("%s to have no content of their own", plural(sum.Pseudo, "device or kernel object", "devices or kernel objects"))
 	}
-	for _, root := range v.evidence.Start().Roots {
-		if root.Class == scope.Toolchain || root.Class == scope.Private {
-			add("root %s as %s", root.Path, map[scope.Class]string{scope.Toolchain: "toolchain", scope.Private: "private"}[root.Class])
+	for _, c := range []struct {
+		class scope.Class
+		what  string
+	}{{scope.Toolchain, "toolchain"}, {scope.Private, "private"}} {
+		var paths []string
+		for _, root := range v.evidence.Start().Roots {
+			if root.Class == c.class {
+				paths = append(paths, root.Path)
+			}
+		}
+		if len(paths) > 0 {
+			add("the choice of %s as %s", strings.Join(paths, ", "), c.what)
 		}
 	}
 }
@@ -213,8 +233,8 @@ func (v *verifier) notCovered() {
 	if n := v.derived.Counts.Authored; n > 0 {
 		add("where %s come from that the run wrote itself", plural(n, "sealed item", "sealed items"))
 	}
-	for _, b := range v.evidence.Start().Blind {
-		add("%s (not seen by %s)", b, v.evidence.Start().Backend)
+	if start := v.evidence.Start(); len(start.Blind) > 0 {
+		add("what %s does not see: %s", start.Backend, strings.Join(start.Blind, ", "))
 	}
 	for _, c := range v.set.Uncovered {
 		if c.N > 0 {

@@ -338,7 +338,7 @@ func TestText(t *testing.T) {
 		" checked     full, without the key: ",
 		"stdin (opaque model channel, 1,000 bytes)",
 		"2 items of a hidden test, too weak to seal",
-		"root /usr/local/go as toolchain",
+		"the choice of /usr/local/go as toolchain",
 		" assurance   L0: ",
 		" next        cleanrun explain cheat.cleanrun ",
 	} {
