@@ -143,3 +143,26 @@ func TestSandboxTerminal(t *testing.T) {
 		t.Errorf("recorded input %q", typed)
 	}
 }
+
+// With relative calls a program gets deeper than any path can say. No row could
+// name what is there, so it is refused; the run goes on.
+func TestSandboxDeeperThanPathMax(t *testing.T) {
+	needs(t, "python3")
+	ws := simple(t)
+	r := run(t, sandbox.Config{Workspace: ws, Command: []string{"python3", "-c", `import errno, os
+name, at = "d" * 200, os.open(".", os.O_RDONLY)
+for i in range(40):
+    try: os.mkdir(name, dir_fd=at)
+    except OSError as e: print(e.errno == errno.ENAMETOOLONG, 15 < i < 21); break
+    new = os.open(name, os.O_RDONLY, dir_fd=at); os.close(at); at = new
+for f in (lambda: os.open("l" * 250, os.O_CREAT | os.O_WRONLY, dir_fd=at), lambda: os.symlink("x", "l" * 250, dir_fd=at),
+          lambda: os.rename("../" + name, "m" * 250, src_dir_fd=at, dst_dir_fd=at), lambda: os.link("/etc/passwd", "l" * 250, dst_dir_fd=at)):
+    try: f(); print("done")
+    except OSError as e: print(errno.errorcode[e.errno])
+os.close(os.open("ok", os.O_CREAT | os.O_WRONLY, dir_fd=at)); print(os.listdir(at))
+os.rename(os.readlink("/proc/self/fd/%d" % at), "short"); print(os.listdir("short"))`}})
+	if want := "True True\nENAMETOOLONG\nENAMETOOLONG\nENAMETOOLONG\nENAMETOOLONG\n['ok']\n['ok']\n"; r.stdout != want {
+		t.Errorf("stdout %q, want %q; stderr %q", r.stdout, want, r.stderr)
+	}
+	r.closed(t)
+}

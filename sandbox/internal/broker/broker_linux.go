@@ -195,6 +195,7 @@ func (w *worker) reply(c *call, seq uint64, answer func() error) error {
 // fail writes the row and answers with an errno; 0 is success.
 func (w *worker) fail(c *call, e *record.Event, result syscall.Errno) {
 	e.Result = result
+	e.Path, e.Path2 = shorten(e.Path), shorten(e.Path2)
 	if err := w.finish(c, e, func() error { return w.Listener.Fail(c.ID, result) }); err != nil {
 		w.fatal(err)
 	}

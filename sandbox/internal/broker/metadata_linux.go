@@ -302,7 +302,10 @@ func (w *worker) byDescriptor(c *call, e *record.Event, fd int32) {
 		return
 	}
 	defer own.close()
-	e.Path = w.nameOf(own.dir)
+	if e.Path = w.nameOf(own.dir); tooLong(e.Path) {
+		w.fail(c, e, unix.ENAMETOOLONG)
+		return
+	}
 	e.Detail.Args = map[string]uint64{"fd": uint64(fd) & math.MaxInt32}
 	w.mark(e, own.dir)
 	if e.Path == "" {

@@ -103,6 +103,11 @@ func (w *worker) open(c *call, dirfd int32, addr uint64, o *opening) {
 		o.mode = 0
 	}
 	if o.creates() {
+		if tooLong(w.lexical(o.at)) { // before it exists
+			e.Path = w.lexical(o.at)
+			w.fail(c, e, unix.ENAMETOOLONG)
+			return
+		}
 		e.Detail.Mode = uint32(o.mode & 07777)
 		if err := w.takeUmask(c); err != 0 {
 			w.fail(c, e, err)
@@ -238,6 +243,10 @@ func (w *worker) opened(c *call, e *record.Event, o *opening, result syscall.Err
 		e.Path = w.lexical(o.at)
 	}
 	w.asked(e, o.asked)
+	if tooLong(e.Path) {
+		w.fail(c, e, unix.ENAMETOOLONG)
+		return
+	}
 	switch kind := o.st.Mode & unix.S_IFMT; {
 	case kind == unix.S_IFDIR:
 		e.Flags |= journal.FlagDirectory

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/record"
+	"github.com/cleanrun-dev/cleanrun/scope"
 )
 
 // A place is where a path starts: a directory descriptor (or AT_FDCWD, for
@@ -226,6 +227,9 @@ func (w *worker) selfOf(c *call, name string) (string, bool) {
 func (w *worker) nameOf(fd int) string {
 	var b [pathMax]byte
 	n, err := unix.Readlinkat(w.proc, "self/fd/"+strconv.Itoa(fd), b[:])
+	if err == unix.ENAMETOOLONG {
+		return overlong
+	}
 	if err != nil || n == 0 || b[0] != '/' {
 		return ""
 	}
@@ -240,6 +244,22 @@ func (w *worker) nameOf(fd int) string {
 		return ""
 	}
 	return name
+}
+
+// overlong stands for a name that the kernel does not tell, because it is longer
+// than PATH_MAX: a program gets so deep with relative calls. No row can hold it,
+// so operations there are refused with ENAMETOOLONG.
+var overlong = "/" + strings.Repeat("x", scope.MaxPath)
+
+func tooLong(name string) bool { return len(name) > scope.MaxPath }
+
+// shorten cuts an overlong name to one of its ancestors, for the row of a refusal.
+func shorten(name string) string {
+	if !tooLong(name) {
+		return name
+	}
+	name = name[:scope.MaxPath]
+	return name[:max(1, strings.LastIndexByte(name, '/'))]
 }
 
 // lexical is the name of a place when nothing better is known.
@@ -321,6 +341,10 @@ func (w *worker) slot(c *call, p *place) (slot, syscall.Errno) {
 	}
 	s.base = base + slashes
 	s.name = path.Clean("/" + w.nameOf(s.dir) + "/" + base)
+	if tooLong(s.name) {
+		s.close()
+		return slot{}, unix.ENAMETOOLONG
+	}
 	return s, 0
 }
 
@@ -336,6 +360,10 @@ func (w *worker) target(c *call, p *place, last bool) (int, syscall.Errno) {
 		fd, err = unix.Openat(d, path, flags, 0)
 		return errnoOf(err)
 	})
+	if e == 0 && tooLong(w.nameOf(fd)) {
+		unix.Close(fd)
+		return -1, unix.ENAMETOOLONG
+	}
 	return fd, e
 }
 
