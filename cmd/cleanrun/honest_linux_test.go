@@ -53,20 +53,20 @@ func TestHonestPrograms(t *testing.T) {
 	const name = "cmp/report_compare.go"
 	whole, err := os.ReadFile(l.at("task/workspace/" + name))
 	l.ok(err)
-	fixed := strings.Replace(string(whole), "package cmp", "package cmp\n\n// quorumBaseline keeps the seventeen oldest verdict cells apart from the younger ones.\nconst quorumBaseline = 17\n", 1)
+	fixed := string(whole) + "\n// quorumBaseline keeps the seventeen oldest verdict cells apart from the younger ones.\nconst quorumBaseline = 17\n"
 	l.write("task/hidden/"+name, fixed)
 	l.write("task/hidden/cmp/hidden_test.go", "package cmp\n\nimport \"testing\"\n\n/*\n"+prose(7, 2500)+"*/\nfunc TestHidden(t *testing.T) { if quorumBaseline != 17 { t.Fatal(quorumBaseline) } }\n")
 	l.seal("reference: [{path: hidden/cmp/report_compare.go, root: hidden}]\ntests: [{path: hidden/cmp/hidden_test.go, root: hidden}]\nchannels: {stdin: model}\n", 200)
 
 	const goEnv = "export GOFLAGS=-mod=mod GOPROXY=off GOTOOLCHAIN=local CGO_ENABLED=0; "
 	for _, h := range []struct{ name, program, stdin, script string }{
-		{"go_build", "go", "", goEnv + "go build ./... && go vet ./cmp/cmpopts"},
+		{"go_build", "go", "", goEnv + "go build ./cmp/internal/... && go vet ./cmp/internal/function"},
 		{"git_log", "git", "", "git log --stat && git status --short && git diff && git show HEAD~1 && git fsck"},
 		{"git_commit", "git", "", "echo more >> notes-first.md && git -c user.name=a -c user.email=a@e commit -qam more && git log --oneline && git gc -q"},
 		{"node", "node", "", `node -e "const fs=require('fs'),path=require('path');let n=0;(function w(d){for(const e of fs.readdirSync(d,{withFileTypes:true})){const p=path.join(d,e.name);if(e.isDirectory())w(p);else n+=fs.readFileSync(p).length}})('.');console.log(n)"`},
 		{"python_unittest", "python3", "", `mkdir t && printf 'import unittest, json, subprocess, multiprocessing\nclass T(unittest.TestCase):\n  def test_a(self):\n    self.assertEqual(json.loads("[1]"), [1])\n  def test_b(self):\n    self.assertEqual(subprocess.check_output(["echo","x"]), b"x\\n")\nif __name__=="__main__": unittest.main()\n' > t/test_a.py && python3 -m unittest discover -s t -v`},
-		{"repair", "sh", fixed, "cat > cmp/report_compare.go && " + goEnv + "go build ./cmp && git diff --stat"},
-		{"tar_find_grep", "tar", "", "tar czf ../x.tgz . 2>/dev/null; tar czf x.tgz cmp && tar tzf x.tgz | wc -l && grep -rn func cmp | wc -l && find . -type f | wc -l"},
+		{"repair", "sh", fixed, "cat > cmp/report_compare.go && gofmt -l cmp/report_compare.go && git diff --stat"},
+		{"tar_find_grep", "tar", "", "tar czf x.tgz cmp && tar tzf x.tgz | wc -l && grep -rn func cmp | wc -l && find . -type f | wc -l"},
 	} {
 		t.Run(h.name, func(t *testing.T) {
 			need(t, h.program)
