@@ -12,17 +12,16 @@ import (
 
 // Refusal ids. The list is closed; spec/statement.md says what to do about each.
 const (
-	RefusedNoTask     = "no-task"   // the run was recorded without a task
-	RefusedSeal       = "seal"      // the run was recorded under another sealed set
-	RefusedTask       = "task"      // benchmark, task or commitment of the start row and the set differ
-	RefusedProfile    = "profile"   // the set's digests are of another profile
-	RefusedBaseline   = "baseline"  // the workspace was not as sealed when the run started
-	RefusedWorkspace  = "workspace" // no bounded workspace
-	RefusedScope      = "scope"     // roots or grants that the task does not state
-	RefusedChannels   = "channels"  // channels that the task does not state
-	RefusedScore      = "score"     // an observed score without a grade phase, or a malformed one
-	RefusedStatement  = "statement" // the statement would be too large
-	noWorkspaceAdvice = "record the run with -task or -sealed from a folder of its own"
+	RefusedNoTask    = "no-task"   // the run was recorded without a task
+	RefusedSeal      = "seal"      // the run was recorded under another sealed set
+	RefusedTask      = "task"      // benchmark, task or commitment of the start row and the set differ
+	RefusedProfile   = "profile"   // the set's digests are of another profile
+	RefusedBaseline  = "baseline"  // the workspace was not as sealed when the run started
+	RefusedWorkspace = "workspace" // no bounded workspace
+	RefusedScope     = "scope"     // roots or grants that the task does not state
+	RefusedChannels  = "channels"  // channels that the task does not state
+	RefusedScore     = "score"     // an observed score without a grade phase, or a malformed one
+	RefusedStatement = "statement" // the statement would be too large
 )
 
 // Bind checks that the run in ev was recorded under this sealed set: seal is the
@@ -87,7 +86,7 @@ func bindScope(set *contraband.Set, start *journal.Start) error {
 		}
 	}
 	if len(work) != 1 || work[0].Path != start.Workspace || start.Workspace == "/" {
-		return &Refusal{RefusedWorkspace, fmt.Sprintf("%d workspace roots for the workspace %q", len(work), start.Workspace), "exactly one, its path, and not \"/\"", noWorkspaceAdvice}
+		return &Refusal{RefusedWorkspace, fmt.Sprintf("%d workspace roots for the workspace %q", len(work), start.Workspace), "exactly one, its path, and not \"/\"", "record the run with -task or -sealed from a folder of its own"}
 	}
 	if uint8(work[0].Mode) != set.Scope.Workspace {
 		return &Refusal{RefusedScope, "a workspace " + modeName(work[0].Mode), modeName(scope.Mode(set.Scope.Workspace)) + ", as sealed", "record the run again with this task"}

@@ -97,6 +97,8 @@ type judge struct {
 // note adds to a reason. Its event is the first row concerned, or 0 if only the
 // run as a whole is.
 func (j *judge) note(id string, event, count uint64) {
+	// Some counts are the recorder's own words; a statement must carry them.
+	count = min(count, maxExact)
 	r := j.reasons[id]
 	if r == nil {
 		j.reasons[id] = &Reason{id, event, count}
@@ -105,7 +107,7 @@ func (j *judge) note(id string, event, count uint64) {
 	if r.Event == 0 || event != 0 && event < r.Event {
 		r.Event = event
 	}
-	r.Count += count
+	r.Count = min(r.Count+count, maxExact)
 }
 
 // rows judges what rows say by their flags, and sums the coverage.

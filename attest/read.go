@@ -196,7 +196,7 @@ func (ev *Evidence) readHeader(seq *sequence) error {
 
 func (ev *Evidence) readItems(seq *sequence) error {
 	chain := journal.NewChecker()
-	var total uint64
+	var seen, canonical uint64
 	ev.events = make([]event, 0, ev.header.Rows)
 	for n := range ev.header.Rows {
 		raw, entry, err := seq.item()
@@ -217,7 +217,9 @@ func (ev *Evidence) readItems(seq *sequence) error {
 		if entry != nil {
 			e.entry = int32(len(ev.entries))
 			ev.entries = append(ev.entries, *entry)
-			if total += entry.Seen; total > maxExact || entry.Canonical > maxExact {
+			// No sum can wrap: each part was at most 2^53 before.
+			seen, canonical = seen+entry.Seen, canonical+min(entry.Canonical, maxExact+1)
+			if seen > maxExact || canonical > maxExact {
 				return &EvidenceError{Rule: RuleCoverage, Event: n, Got: "more bytes than can be counted exactly", Want: "at most 2^53-1"}
 			}
 		}

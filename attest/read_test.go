@@ -237,6 +237,12 @@ func TestBrokenEvidence(t *testing.T) {
 		{"canonical-of-baseline", attest.RuleCoverage, atBaseline, func(p *fixture.Pack) { entry(p, atBaseline).Canonical = 5 }},
 		{"digests-of-baseline", attest.RuleCoverage, atBaseline, func(p *fixture.Pack) { entry(p, atBaseline).Digests = make([]byte, 16) }},
 		{"canonical-too-large", attest.RuleCoverage, atRead, func(p *fixture.Pack) { entry(p, atRead).Canonical = 1 << 60 }},
+		{"canonical-sum-too-large", attest.RuleCoverage, atWrote, func(p *fixture.Pack) {
+			entry(p, atRead).Canonical, entry(p, atWrote).Canonical = 1<<52, 1<<52
+		}},
+		{"canonical-wraps", attest.RuleCoverage, atWrote, func(p *fixture.Pack) {
+			entry(p, atWrote).Canonical = 1<<64 - 1
+		}},
 		// A hidden file must not be passed off as the model's channel.
 		{"declared-file", attest.RuleDeclared, atRead, func(p *fixture.Pack) {
 			e := entry(p, atRead)

@@ -373,6 +373,22 @@ func TestRT12_EmptyJournalIsRefused(t *testing.T) {
 	}
 }
 
+// Numbers that only the recorder gives are cut to what JSON carries exactly.
+func TestStatementNumbersAreExact(t *testing.T) {
+	s := honest
+	s.Rows = append(s.Rows, Step{Do: "lost"}, Step{Do: "lost"})
+	s.Final = Final{Unexplained: 1<<64 - 1}
+	a := build(t, s, nil)
+	parsed, err := attest.ParseStatement(a.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := parsed.Predicate.Reasons
+	if len(r) != 2 || r[0] != a.Derivation.Reasons[0] || r[1] != a.Derivation.Reasons[1] || r[0].Count != 2 || r[1].Count != 1<<53-1 {
+		t.Fatalf("got %v, derived %v", r, a.Derivation.Reasons)
+	}
+}
+
 func TestStatementTooLarge(t *testing.T) {
 	set, err := fixture.Set(fixture.Groups(), nil)
 	if err != nil {

@@ -1,3 +1,18 @@
+// Package attest derives the verdict of a run from its evidence and writes it
+// down as a statement. spec/evidence.md and spec/statement.md are the formats.
+//
+// Limits first. Evidence says which digests somebody with the task key derived;
+// that they were derived honestly shows only when the key is revealed. Nothing
+// here checks a signature: who vouches for evidence is verify's business. A
+// CLEAN verdict speaks of what the recorder committed to, not of what it missed.
+//
+// The package is pure: bytes in, values out, no key, no clock, no file. Derive is
+// the one function that decides; attester and verifier both call it:
+//
+//	ev, err := attest.ReadEvidence(pack)  // structure: rows, head, entries, tree
+//	err = attest.Bind(set, seal, ev)      // recorded under this sealed set
+//	d := attest.Derive(set, ev)           // verdict, reasons, matches
+//	s, err := attest.Compose(set, seal, ev, sum, d, score)
 package attest
 
 import (

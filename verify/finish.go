@@ -14,7 +14,7 @@ import (
 )
 
 // finish turns the checks into a verdict and an exit code. After a failed check
-// it says nothing that rests on the bundle's content.
+// it says nothing of the run.
 func (v *verifier) finish() *Report {
 	r := v.report
 	if v.failed {
