@@ -25,7 +25,8 @@ type Measure struct {
 	Name    string             `json:"name"`
 	Unit    string             `json:"unit"`            // of the values: "s", or a rate
 	Values  map[string]float64 `json:"values"`          // median by contestant
-	Ratio   map[string]float64 `json:"ratio,omitempty"` // to bare
+	CPU     map[string]float64 `json:"cpu,omitempty"`   // seconds of all processes, ours included; steadier than time under load
+	Ratio   map[string]float64 `json:"ratio,omitempty"` // of the values to bare
 	Missing map[string]string  `json:"missing,omitempty"`
 	Aim     string             `json:"aim,omitempty"`
 }
@@ -103,30 +104,8 @@ func run() error {
 func table(rep Report) error {
 	fmt.Printf("%s, %d CPUs, medians of %d\n\n", rep.System, rep.CPUs, rep.Repeat)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	header := "seconds\t" + strings.Join(contestants, "\t") + "\taim\n"
-	for _, m := range rep.Measures {
-		if m.Unit != "s" {
-			continue
-		}
-		fmt.Fprint(w, header)
-		header = ""
-		cells := []string{m.Name}
-		for _, c := range contestants {
-			switch v, ok := m.Values[c]; {
-			case !ok:
-				cells = append(cells, "-")
-			case c == bare:
-				cells = append(cells, fmt.Sprintf("%.3f", v))
-			default:
-				cells = append(cells, fmt.Sprintf("%.3f (%.1fx)", v, m.Ratio[c]))
-			}
-		}
-		fmt.Fprintln(w, strings.Join(append(cells, m.Aim), "\t"))
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	fmt.Println()
+	programTable(w, "seconds", rep, func(m Measure) map[string]float64 { return m.Values })
+	programTable(w, "CPU seconds", rep, func(m Measure) map[string]float64 { return m.CPU })
 	for _, m := range rep.Measures {
 		if m.Unit == "s" {
 			continue
@@ -149,4 +128,31 @@ func table(rep Report) error {
 		}
 	}
 	return nil
+}
+
+// programTable prints one line for each program that was compared.
+func programTable(w *tabwriter.Writer, title string, rep Report, of func(Measure) map[string]float64) {
+	header := title + "\t" + strings.Join(contestants, "\t") + "\taim\n"
+	for _, m := range rep.Measures {
+		if m.Unit != "s" {
+			continue
+		}
+		fmt.Fprint(w, header)
+		header = ""
+		cells := []string{m.Name}
+		for _, c := range contestants {
+			switch v, ok := of(m)[c]; {
+			case !ok:
+				cells = append(cells, "-")
+			case c == bare:
+				cells = append(cells, fmt.Sprintf("%.3f", v))
+			default:
+				cells = append(cells, fmt.Sprintf("%.3f (%.1fx)", v, v/of(m)[bare]))
+			}
+		}
+		fmt.Fprintln(w, strings.Join(append(cells, m.Aim), "\t"))
+	}
+	if header == "" {
+		fmt.Fprintln(w)
+	}
 }

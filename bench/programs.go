@@ -128,7 +128,8 @@ func opens(n string) int {
 
 // compare runs one program with every contestant, interleaved.
 func compare(p program, tmp string, repeat int) (Measure, error) {
-	m := Measure{Name: p.name, Unit: "s", Aim: p.aim, Values: map[string]float64{}, Ratio: map[string]float64{}, Missing: map[string]string{}}
+	m := Measure{Name: p.name, Unit: "s", Aim: p.aim, Values: map[string]float64{}, CPU: map[string]float64{},
+		Ratio: map[string]float64{}, Missing: map[string]string{}}
 	if p.most > 0 {
 		repeat = min(repeat, p.most)
 	}
@@ -155,7 +156,7 @@ func compare(p program, tmp string, repeat int) (Measure, error) {
 		}
 	}
 	env := append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LANG=C.UTF-8"}, p.env...)
-	times := map[string][]float64{}
+	times, cpu := map[string][]float64{}, map[string][]float64{}
 	for i := range repeat + 1 { // the first warms caches and is thrown away
 		for _, c := range contestants {
 			if m.Missing[c] != "" {
@@ -170,6 +171,7 @@ func compare(p program, tmp string, repeat int) (Measure, error) {
 					return m, err
 				}
 			}
+			used := cpuSeconds()
 			d, err := once(c, p.argv(ws), ws, dir, env)
 			if err != nil {
 				m.Missing[c] = err.Error()
@@ -177,11 +179,12 @@ func compare(p program, tmp string, repeat int) (Measure, error) {
 			}
 			if i > 0 {
 				times[c] = append(times[c], d.Seconds())
+				cpu[c] = append(cpu[c], cpuSeconds()-used)
 			}
 		}
 	}
 	for c, l := range times {
-		m.Values[c] = median(l)
+		m.Values[c], m.CPU[c] = median(l), median(cpu[c])
 	}
 	for c, v := range m.Values {
 		if c != bare && m.Values[bare] > 0 {

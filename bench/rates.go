@@ -42,7 +42,22 @@ func startRow() journal.Start {
 // fill writes a journal of reads of many files in some hundred directories. Each
 // row is flushed to the kernel, as the broker does before it answers.
 func fill(dir string) (time.Duration, error) {
-	w, err := journal.Create(dir, journal.Secret{1}, startRow())
+	rows, err := os.Create(filepath.Join(dir, journal.RowsFile))
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	details, err := os.Create(filepath.Join(dir, journal.DetailsFile))
+	if err != nil {
+		return 0, err
+	}
+	defer details.Close()
+	start := time.Now()
+	w, err := journal.NewWriter(journal.Config{
+		Rows: rows, Details: details, Secret: journal.Secret{1}, Start: startRow(),
+		SaveHead: func(text []byte) error { return os.WriteFile(filepath.Join(dir, journal.HeadFile), text, 0o600) },
+		Clock:    func() uint64 { return uint64(time.Since(start)) },
+	})
 	if err != nil {
 		return 0, err
 	}
