@@ -86,6 +86,7 @@ func (r *recording) attend() {
 			return &Unavailable{What: "seccomp-notify", Err: err}
 		}
 		r.broker.Listener = l
+		_ = l.SyncWakeUp() // only faster, and only from Linux 6.6
 		if err := r.broker.Start(workers); err != nil {
 			return err
 		}

@@ -1,0 +1,146 @@
+package sandbox_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/sandbox"
+)
+
+// Processes that are killed while they make others: a child whose maker died
+// before it could report it must be adopted, not held for ever.
+func TestSandboxKilledWhileForking(t *testing.T) {
+	needs(t, "python3")
+	ws := folder(t, filepath.Join(base(t), "ws"))
+	r := run(t, sandbox.Config{Workspace: ws, Command: []string{"python3", "-c", `
+import os, signal, time
+for i in range(40):
+    pid = os.fork()
+    if pid == 0:
+        os.setpgid(0, 0)
+        while True:
+            if os.fork() == 0: os._exit(0)
+    time.sleep(0.004)
+    try: os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError: os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+print("ok")
+`}})
+	if r.stdout != "ok\n" {
+		t.Errorf("got %q (%s)", r.stdout, r.stderr)
+	}
+	r.closed(t)
+	if r.Final.Born < 41 {
+		t.Errorf("got %d processes, want at least 41", r.Final.Born)
+	}
+}
+
+// An exec by a thread that is not the first takes over the process id.
+func TestSandboxExecFromThread(t *testing.T) {
+	needs(t, "gcc")
+	ws := folder(t, filepath.Join(base(t), "ws"))
+	src := write(t, filepath.Join(ws, "t.c"), `
+#include <pthread.h>
+#include <unistd.h>
+static void *run(void *p) { execl("/bin/echo", "echo", "from thread", (char *)0); return p; }
+int main(void) { pthread_t t; pthread_create(&t, 0, run, 0); pause(); }
+`)
+	if out, err := exec.Command("gcc", "-pthread", "-o", filepath.Join(ws, "t"), src).CombinedOutput(); err != nil {
+		t.Skipf("gcc: %v %s", err, out)
+	}
+	r := run(t, shell(ws, "for i in 1 2 3 4 5; do ./t; done"))
+	if want := strings.Repeat("from thread\n", 5); r.stdout != want {
+		t.Errorf("got %q (%s), want %q", r.stdout, r.stderr, want)
+	}
+	r.closed(t)
+	if l := r.find(func(e entry) bool { return e.Op == journal.OpKilled }); len(l) != 0 {
+		t.Errorf("killed: %v", l)
+	}
+}
+
+// A program and a file without a name are the run's own, and are told.
+func TestSandboxMemfd(t *testing.T) {
+	needs(t, "python3")
+	ws := folder(t, filepath.Join(base(t), "ws"))
+	r := run(t, sandbox.Config{Workspace: ws, Command: []string{"python3", "-c", `
+import os
+fd = os.memfd_create("x", 0)
+os.write(fd, open("/bin/echo", "rb").read())
+print(len(open("/proc/self/fd/%d" % fd, "rb").read()) > 1000, flush=True)
+os.execve(fd, ["echo", "from memfd"], {})
+`}})
+	if r.stdout != "True\nfrom memfd\n" {
+		t.Errorf("got %q (%s)", r.stdout, r.stderr)
+	}
+	r.closed(t)
+	wrote := r.has(t, "wrote row", func(e entry) bool { return e.Op == journal.OpWrote && e.D.Path == "" })
+	exec := r.has(t, "exec row", func(e entry) bool { return e.Op == journal.OpExec && e.Object == wrote.Object })
+	if exec.Origin != journal.OriginRun || exec.Size != wrote.Size || exec.Result != 0 {
+		t.Errorf("got %v of %v, want the run's own content", exec, wrote)
+	}
+}
+
+// The first Ctrl-C is the program's to decide.
+func TestSandboxInterrupt(t *testing.T) {
+	ws := folder(t, filepath.Join(base(t), "ws"))
+	for _, c := range []struct {
+		script  string
+		signals int
+		outcome journal.Outcome
+		code    int
+		out     string
+	}{
+		{`trap "echo caught; exit 7" INT; echo x > /tmp/ready; while :; do sleep 0.05; done`, 1, journal.Failed, 7, "caught\n"},
+		{`trap "" INT; while :; do sleep 0.05; done`, 2, journal.Cancelled, 128 + int(unix.SIGKILL), ""},
+	} {
+		done := make(chan bool)
+		go func() {
+			for range c.signals {
+				time.Sleep(1200 * time.Millisecond)
+				unix.Kill(unix.Getpid(), unix.SIGINT)
+			}
+			close(done)
+		}()
+		cfg := shell(ws, c.script)
+		cfg.RunDir = ""
+		r := run(t, cfg)
+		<-done
+		if r.Outcome != c.outcome || r.Code != c.code || r.stdout != c.out {
+			t.Errorf("%d signals: got outcome %v, code %d, %q (%s)", c.signals, r.Outcome, r.Code, r.stdout, r.stderr)
+		}
+	}
+}
+
+// A command that does not exist is a failure of the run itself.
+func TestSandboxCommandNotFound(t *testing.T) {
+	ws := folder(t, filepath.Join(base(t), "ws"))
+	for _, command := range []string{"no-such-program", "./no-such-program", "/etc/passwd"} {
+		dir := runDir(t)
+		_, err := sandbox.Run(t.Context(), sandbox.Config{Workspace: ws, RunDir: dir, Env: environment(ws), Command: []string{command}})
+		if err == nil || !strings.Contains(err.Error(), command) {
+			t.Errorf("got %v, want an error that names %s", err, command)
+		}
+		rows := readRows(t, dir)
+		if last := rows[len(rows)-1]; last.Op == journal.OpFinal && last.Final.Outcome != journal.Abandoned {
+			t.Errorf("got outcome %v, want the journal open or abandoned", last.Final.Outcome)
+		}
+	}
+}
+
+// Programs of another word size would be killed at their first call.
+func TestSandboxForeignELF(t *testing.T) {
+	ws := folder(t, filepath.Join(base(t), "ws"))
+	write(t, filepath.Join(ws, "elf32"), "\x7fELF\x01\x01\x01"+strings.Repeat("\x00", 121))
+	r := run(t, shell(ws, "chmod 755 elf32; env ./elf32"))
+	e := r.has(t, "exec row", func(e entry) bool { return e.Op == journal.OpExec && e.D.Path == ws+"/elf32" })
+	if e.Result != int32(unix.ENOEXEC) {
+		t.Errorf("got %v, want ENOEXEC", e)
+	}
+	r.closed(t)
+}
