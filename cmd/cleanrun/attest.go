@@ -13,6 +13,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
 	"github.com/cleanrun-dev/cleanrun/internal/durable"
+	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/keys"
 	"github.com/cleanrun-dev/cleanrun/receipt"
 	"github.com/cleanrun-dev/cleanrun/scanner"
@@ -48,7 +49,7 @@ and nothing is written. The same run folder and keys give the same bytes.`,
 			return err
 		}
 		p := cli.NewProgress(e.Stderr, "deriving digests")
-		a, rep, err := doAttest(v, p)
+		a, rep, err := doAttest(v, p, e.Warn)
 		p.Done()
 		if err != nil {
 			return err
@@ -70,7 +71,7 @@ and nothing is written. The same run folder and keys give the same bytes.`,
 }
 
 // doAttest derives evidence and statement of a run and writes the bundle.
-func doAttest(o attestOptions, p *cli.Progress) (*attest.Attestation, scanner.Report, error) {
+func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*attest.Attestation, scanner.Report, error) {
 	none := scanner.Report{}
 	signer, err := keys.Load(o.sign)
 	if err != nil {
@@ -87,6 +88,18 @@ func doAttest(o attestOptions, p *cli.Progress) (*attest.Attestation, scanner.Re
 	var score *attest.Score
 	if o.score != "" {
 		score = &attest.Score{Value: o.score, Source: attest.ScoreAsserted}
+	}
+	// A run that was killed may have left half a row. What was cut is said in the
+	// report; the journal stays open, so the run can never be CLEAN.
+	tail, err := journal.Recover(o.dir)
+	if errors.Is(err, journal.ErrLocked) {
+		return nil, none, cli.Failf(cli.ExitUsage, "wait until it has ended", "%s: the run still goes on", o.dir)
+	}
+	if err != nil {
+		return nil, none, fmt.Errorf("%s: %w", o.dir, err)
+	}
+	if warn != nil && (tail.Rows > 0 || tail.Details > 0) {
+		warn("%s: the run was killed: cut %d bytes of a torn last row and %d of its detail", o.dir, tail.Rows, tail.Details)
 	}
 	root, err := os.OpenRoot(o.dir)
 	if err != nil {

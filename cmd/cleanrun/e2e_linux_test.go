@@ -118,7 +118,7 @@ func (l *lab) run(observe bool, stdin string, command ...string) result {
 		agent: "test", trial: 1, attempt: 1, observe: observe, command: command, stdin: in, stdout: &out, stderr: &out}, quiet, nil)
 	l.ok(err)
 	r.code, r.out = res.Code, out.String()
-	_, _, err = doAttest(attestOptions{key: l.at("audit.key"), sign: l.at("runner.key"), sealed: l.at("task.sealed"), out: r.bundle, dir: r.run}, quiet)
+	_, _, err = doAttest(attestOptions{key: l.at("audit.key"), sign: l.at("runner.key"), sealed: l.at("task.sealed"), out: r.bundle, dir: r.run}, quiet, nil)
 	l.ok(err)
 	r.report, err = verifyFile(r.bundle, l.at("policy.txt"))
 	l.ok(err)

@@ -125,11 +125,34 @@ func eventOf(ev *events, seq uint64) eventJSON {
 		if out.Path == "" {
 			out.Path = d.Address
 		}
+		if r.Op == journal.OpExec && len(out.Argv) == 0 {
+			out.Argv = argvAfter(ev, seq)
+		}
 		if out.Note == "" && r.Op == journal.OpDenied {
 			out.Note = d.Syscall
 		}
 	}
 	return out
+}
+
+// argvAfter finds the argument vector of an exec: a row of its own, after the
+// interpreters'.
+func argvAfter(ev *events, seq uint64) []string {
+	for i := seq + 1; i < uint64(len(ev.rows)) && i < seq+64; i++ {
+		r := &ev.rows[i]
+		if r.Proc != ev.rows[seq].Proc || r.Op == journal.OpDir {
+			continue
+		}
+		if r.Op == journal.OpArgv {
+			if d := ev.detail(i); d != nil {
+				return d.Argv
+			}
+		}
+		if r.Op != journal.OpInterp {
+			return nil
+		}
+	}
+	return nil
 }
 
 // how says how an open was meant.
