@@ -21,6 +21,7 @@ type image struct {
 	file   identity // what /proc/PID/exe must be
 	argv   []string // what /proc/PID/cmdline must be
 	loader identity // ELF interpreter on a writable mount, else zero
+	opaque bool     // a file that nobody here may read: its process cannot be looked at
 }
 
 // identity of a file version.
@@ -238,6 +239,7 @@ func (w *worker) chain(c *call, x *executable, script string, want *image, rows 
 		x = next
 	}
 	want.file = identify(&x.st)
+	want.opaque = !x.readable
 	loader, foreign := elfInterpreter(x.fd, x.head)
 	if foreign {
 		return unix.ENOEXEC // a 32-bit program would be killed at its first call

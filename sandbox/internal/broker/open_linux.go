@@ -192,7 +192,35 @@ func (w *worker) tryOpen(c *call, o *opening, d int, p string) (e syscall.Errno,
 	if o.writes() && !o.absent {
 		w.dateBefore(&o.st)
 	}
-	return w.reallyOpen(o, d, p), false
+	e = w.openNow(o, d, p)
+	return e, e == unix.EAGAIN && o.flags&unix.O_NONBLOCK == 0
+}
+
+// openNow never waits: a path that turns into a FIFO after the look at it would
+// hold up the worker for ever. EAGAIN: it is one, or somebody has a lease.
+func (w *worker) openNow(o *opening, d int, p string) syscall.Errno {
+	if o.flags&unix.O_NONBLOCK != 0 {
+		return w.reallyOpen(o, d, p)
+	}
+	const kept = unix.O_APPEND | unix.O_ASYNC | unix.O_DIRECT | unix.O_NOATIME // that F_SETFL would take away
+	now := *o
+	now.flags |= unix.O_NONBLOCK
+	if e := w.reallyOpen(&now, d, p); e != 0 {
+		return e
+	}
+	o.fd = now.fd
+	var st unix.Stat_t
+	err := unix.Fstat(o.fd, &st)
+	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO {
+		err = unix.EAGAIN
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(o.fd), unix.F_SETFL, int(o.flags&kept))
+	}
+	if err != nil {
+		unix.Close(o.fd)
+	}
+	return errnoOf(err)
 }
 
 // dateBefore dates a version before this open becomes a writer itself: then a
