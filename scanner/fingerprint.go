@@ -52,6 +52,10 @@ type finding struct {
 	bounds    uint32
 }
 
+// The bounds of views and of evidence are the same bits, or this does not build.
+var _ = [1]struct{}{}[views.BoundDepth^attest.BoundDepth|views.BoundViews^attest.BoundViews|
+	views.BoundBytes^attest.BoundBytes|views.BoundRatio^attest.BoundRatio|views.BoundView^attest.BoundView]
+
 // A worker fingerprints contents. It is used by one goroutine.
 type worker struct {
 	fp      *canon.Fingerprinter
@@ -109,9 +113,9 @@ func (w *worker) viewer(text bool, emit canon.Emit) func(views.View) {
 	return func(v views.View) { w.fp.Object(v.Content, text, emit) }
 }
 
-// look takes what the views reported. Their bounds have the same bits.
+// look takes what the views reported.
 func (f *finding) look(r views.Result) {
-	f.bounds |= r.Bounds & (attest.BoundDepth | attest.BoundViews | attest.BoundBytes | attest.BoundRatio | attest.BoundView)
+	f.bounds |= r.Bounds
 	f.opaque += r.Opaque
 }
 
