@@ -313,8 +313,12 @@ func (p *planner) grant(g scope.Root, i int) error {
 		p.mount(mounts.Mount{Path: g.Path, Kind: mounts.Bind, Source: g.Path, Must: true})
 		return nil
 	}
+	if st.Mode().IsRegular() {
+		p.mount(mounts.Mount{Path: g.Path, Kind: mounts.Copy, Source: g.Path, Must: true})
+		return nil
+	}
 	if !st.IsDir() || g.Mode == scope.WriteOne {
-		return refused("Grants", "a folder to write in", g.Path, "grant its folder as a tree")
+		return refused("Grants", "a file, or a folder as a tree", g.Path, "grant the tree of a folder")
 	}
 	state := filepath.Join(p.RunDir, "grant-"+strconv.Itoa(i))
 	for _, d := range []string{state, state + "/upper", state + "/work"} {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -100,6 +101,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	scratch := filepath.Join(s.RunDir, stateDir, "work")
 	_ = os.Chmod(filepath.Join(scratch, "work"), 0o700)
 	_ = os.RemoveAll(scratch)
+	_ = os.RemoveAll(filepath.Join(s.RunDir, lowerDir)) // compared; the workspace itself is unchanged
 	if res != nil {
 		return res, nil
 	}
@@ -112,8 +114,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 func brokerAttr(s *stage) *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
 	if s.Root {
-		all := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1<<32 - 1}}
-		a.UidMappings, a.GidMappings, a.GidMappingsEnableSetgroups = all, all, true
+		a.UidMappings, a.GidMappings, a.GidMappingsEnableSetgroups = sameIDs("uid_map"), sameIDs("gid_map"), true
 		return a
 	}
 	// The same number inside: git, ssh and their like compare owners.
@@ -126,6 +127,25 @@ func brokerAttr(s *stage) *syscall.SysProcAttr {
 		unix.CAP_SYS_CHROOT, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH,
 	}
 	return a
+}
+
+// sameIDs maps every number that exists here to itself. In a container that may
+// be a part of them.
+func sameIDs(name string) []syscall.SysProcIDMap {
+	var out []syscall.SysProcIDMap
+	b, err := os.ReadFile("/proc/self/" + name)
+	for line := range strings.Lines(string(b)) {
+		var first, outside, n int
+		if _, e := fmt.Sscan(line, &first, &outside, &n); e != nil {
+			err = e
+			break
+		}
+		out = append(out, syscall.SysProcIDMap{ContainerID: first, HostID: first, Size: n})
+	}
+	if err != nil || len(out) == 0 {
+		return []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1<<32 - 1}}
+	}
+	return out
 }
 
 func startError(err error) error {

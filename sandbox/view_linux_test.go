@@ -145,14 +145,18 @@ func TestSandboxGrants(t *testing.T) {
 	file := write(t, filepath.Join(top, "data", "granted"), "g\n")
 	write(t, filepath.Join(top, "data", "other"), "o\n")
 	tree := folder(t, filepath.Join(top, "out"))
-	c := shell(ws, "cat "+file+"; cat "+top+"/data/other; echo r > "+tree+"/r && cat "+tree+"/r")
-	c.Grants = []scope.Root{{Path: file, Mode: scope.ReadOne, Class: scope.Grant}, {Path: tree, Mode: scope.WriteTree, Class: scope.Grant}}
+	one := write(t, filepath.Join(top, "one"), "1\n")
+	c := shell(ws, "cat "+file+"; cat "+top+"/data/other; echo r > "+tree+"/r && cat "+tree+"/r; echo 2 >> "+one+"; cat "+one)
+	c.Grants = []scope.Root{{Path: one, Mode: scope.WriteOne, Class: scope.Grant}, {Path: file, Mode: scope.ReadOne, Class: scope.Grant}, {Path: tree, Mode: scope.WriteTree, Class: scope.Grant}}
 	r := run(t, c)
-	if r.stdout != "g\nr\n" {
+	if r.stdout != "g\nr\n1\n2\n" {
 		t.Errorf("got %q (%s)", r.stdout, r.stderr)
 	}
 	if l := r.find(func(e entry) bool { return e.Flags&journal.FlagOutOfScope != 0 }); len(l) != 0 {
 		t.Errorf("out of scope: %v", l)
+	}
+	if b, err := os.ReadFile(one); err != nil || string(b) != "1\n" {
+		t.Errorf("the granted file outside changed: %q, %v", b, err)
 	}
 	if entries, err := os.ReadDir(tree); err != nil || len(entries) != 0 {
 		t.Errorf("the granted folder outside changed: %v, %v", entries, err)

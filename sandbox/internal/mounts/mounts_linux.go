@@ -25,6 +25,7 @@ const (
 	Overlay             // Lower under Upper, writable
 	File                // a read-only file of the given Content
 	Dir                 // an empty directory of the read-only root
+	Copy                // a writable private copy of the outer file Source
 )
 
 // A Mount is one place of the tree. Paths are inside the sandbox, clean and
@@ -162,6 +163,8 @@ func (t *Tree) mount(m *Mount, i int) error {
 			return err
 		}
 		return readOnlyBind(at, at)
+	case Copy:
+		return private(outerRoot+m.Source, at, fmt.Sprintf("/c%d", i))
 	case Overlay:
 		return t.overlay(m, i)
 	}
@@ -261,6 +264,42 @@ func bind(src, dst string) error {
 		}
 	}
 	return readOnlyBind(src, dst)
+}
+
+// private shows a copy of a file, kept on the base, in its place.
+func private(src, dst, kept string) error {
+	in, err := os.Open(src)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(in.Fd()), &st); err != nil {
+		return err
+	}
+	out, err := os.OpenFile(kept, os.O_CREATE|os.O_EXCL|os.O_WRONLY, fs.FileMode(st.Mode&0o777))
+	if err != nil {
+		return err
+	}
+	if _, err := out.ReadFrom(in); err != nil {
+		return errors.Join(err, out.Close())
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	if err := unix.Chown(kept, int(st.Uid), int(st.Gid)); err != nil && err != unix.EPERM && err != unix.EINVAL {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(dst), 0o755); err != nil {
+		return err
+	}
+	if err := touch(dst); err != nil {
+		return err
+	}
+	if err := unix.Mount(kept, dst, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind %s: %w", dst, err)
+	}
+	return nil
 }
 
 func touch(p string) error {
