@@ -103,6 +103,9 @@ type spill struct {
 }
 
 func (s *sorter) add(r record) {
+	if len(s.recs) == cap(s.recs) {
+		s.recs = slices.Grow(s.recs, max(len(s.recs), 1<<10)) // append alone grows by a quarter
+	}
 	s.recs = append(s.recs, r)
 	if len(s.recs) < s.limit {
 		return
