@@ -1,6 +1,7 @@
 package sandbox_test
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -141,6 +142,19 @@ func TestSandboxForeignELF(t *testing.T) {
 	e := r.has(t, "exec row", func(e entry) bool { return e.Op == journal.OpExec && e.D.Path == ws+"/elf32" })
 	if e.Result != int32(unix.ENOEXEC) {
 		t.Errorf("got %v, want ENOEXEC", e)
+	}
+	r.closed(t)
+}
+
+// What may be executed but not read cannot be recorded: it does not run.
+func TestSandboxExecuteOnly(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root may read everything")
+	}
+	ws := folder(t, filepath.Join(base(t), "ws"))
+	r := run(t, shell(ws, "cp /bin/true own; chmod 111 own; ./own && echo ran; for f in /usr/bin/*; do [ -x $f ] && [ ! -r $f ] && $f; done; echo done"))
+	if !strings.HasSuffix(r.stdout, "done\n") || !strings.HasPrefix(r.stdout, "ran\n") {
+		t.Errorf("got %q (%s)", r.stdout, r.stderr)
 	}
 	r.closed(t)
 }

@@ -5,8 +5,8 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"maps"
 	"os"
-	"path"
 	"path/filepath"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
@@ -19,7 +19,7 @@ import (
 // object of the workspace holds ground truth. Nothing can be sealed then, since
 // every honest run would match.
 type LeakError struct {
-	Object    string // "the prompt", or a path in the workspace
+	Object    string // "the prompt", a path in the workspace, or of a packed git object "PATH: blob ID"
 	Source    string // what of the ground truth it holds
 	What      string // "a canary", "a whole object", ...
 	Hits      int
@@ -33,11 +33,14 @@ func (e *LeakError) Error() string {
 
 // A search looks for all items of all piles in what a run is given.
 type search struct {
-	f       *canon.Fingerprinter
-	piles   []*pile
-	wanted  map[item]bool
-	allowed map[item]bool
-	warn    func(format string, args ...any)
+	f        *canon.Fingerprinter
+	piles    []*pile
+	wanted   map[item]bool
+	prompted map[item]bool // what the prompt holds
+	allowed  map[item]bool // what the prompt or the workspace holds
+	warn     func(format string, args ...any)
+	git      *git // nil before the first pack
+	depth    int  // of packs in objects of packs
 }
 
 func newSearch(key contraband.TaskKey, piles []*pile, warn func(string, ...any)) *search {
@@ -81,6 +84,7 @@ func (s *search) prompt(prompt []byte) error {
 		return err
 	}
 	s.allow(hits)
+	s.prompted = maps.Clone(s.allowed)
 	return nil
 }
 
@@ -95,27 +99,37 @@ func (s *search) workspace(root string, baseline *manifest.Manifest) error {
 		if e.Type != manifest.File {
 			continue
 		}
-		if path.Ext(e.Path) == ".pack" && path.Base(path.Dir(e.Path)) == "pack" {
-			s.warn("%s: git packs are not searched; unpack the history (git unpack-objects) or leave it out", e.Path)
-		}
-		f, err := dir.Open(filepath.FromSlash(e.Path))
-		if err != nil {
-			return fmt.Errorf("workspace: %w", err)
-		}
-		hits, sum, err := s.object(e.Path, f, int64(e.Size))
-		f.Close() // it was only read
-		if err != nil {
-			return fmt.Errorf("workspace: %w", err)
-		}
-		if sum != e.SHA256 {
-			return fmt.Errorf("workspace: %q changed while the task was sealed; seal it again", e.Path)
-		}
-		if err := s.leak(e.Path, hits, false); err != nil {
+		if err := s.file(dir, e); err != nil {
 			return err
 		}
-		s.allow(hits)
 	}
 	return nil
+}
+
+func (s *search) file(dir *os.Root, e manifest.Entry) error {
+	f, err := dir.Open(filepath.FromSlash(e.Path))
+	if err != nil {
+		return fmt.Errorf("workspace: %w", err)
+	}
+	defer f.Close() // it is only read
+	if err := alternates(e.Path, f, int64(e.Size)); err != nil {
+		return err
+	}
+	sum, err := s.given(e.Path, f, int64(e.Size))
+	if err == nil && sum != e.SHA256 {
+		err = fmt.Errorf("workspace: %q changed while the task was sealed; seal it again", e.Path)
+	}
+	return err
+}
+
+// given searches one object of what a run is given.
+func (s *search) given(name string, r io.ReaderAt, size int64) (sum [32]byte, err error) {
+	hits, sum, err := s.object(name, r, size)
+	if err == nil {
+		err = s.leak(name, hits, false)
+	}
+	s.allow(hits)
+	return sum, err
 }
 
 func (s *search) allow(hits map[item]bool) {
@@ -125,7 +139,8 @@ func (s *search) allow(hits map[item]bool) {
 }
 
 // object returns the wanted items that the object or a view of it holds, and
-// its SHA-256.
+// its SHA-256. Git packs in it are searched on the way: each object of theirs is
+// one of its own.
 func (s *search) object(name string, r io.ReaderAt, size int64) (hits map[item]bool, sum [32]byte, err error) {
 	hits = map[item]bool{}
 	emit := func(class contraband.Class, d [32]byte) {
@@ -135,11 +150,25 @@ func (s *search) object(name string, r io.ReaderAt, size int64) (hits map[item]b
 	}
 	h := sha256.New()
 	stream := s.f.Whole(true)
-	if _, err = io.Copy(io.MultiWriter(h, writer(func(p []byte) { stream.Chunk(p, emit) })), io.NewSectionReader(r, 0, size)); err != nil {
-		return nil, sum, err
+	var find packFinder
+	if _, err = io.Copy(io.MultiWriter(h, &find, writer(func(p []byte) { stream.Chunk(p, emit) })), io.NewSectionReader(r, 0, size)); err != nil {
+		return nil, sum, fmt.Errorf("%s: %w", name, err)
 	}
 	stream.End(emit)
-	result := views.EachAt(r, size, func(v views.View) { s.f.Object(v.Content, true, emit) })
+	if err = s.packs(name, r, size, find.at); err != nil {
+		return nil, sum, err
+	}
+	result := views.EachAt(r, size, func(v views.View) {
+		s.f.Object(v.Content, true, emit)
+		if err == nil && v.Kind != "json" && v.Kind != "percent" { // escapes are of text
+			var find packFinder
+			find.Write(v.Content)
+			err = s.packs(name, bytes.NewReader(v.Content), int64(len(v.Content)), find.at)
+		}
+	})
+	if err != nil {
+		return nil, sum, err
+	}
 	if result.Bounds != 0 {
 		s.warn("%s: nested or packed beyond the bounds, not searched in full", name)
 	}
@@ -153,7 +182,8 @@ func (w writer) Write(p []byte) (int, error) { w(p); return len(p), nil }
 // leak tells whether one object holds so much of a source that a run which
 // reads it would match. Titles, commands and the like may stand anywhere; text
 // shingles are too short to accuse; a line counts where lines are all that the
-// source has. The prompt may hold fragments, never a canary or a whole object.
+// source has. The prompt may hold fragments, never a canary or a whole object;
+// what it holds does not count elsewhere.
 func (s *search) leak(object string, hits map[item]bool, prompt bool) error {
 	if len(hits) == 0 {
 		return nil
@@ -171,7 +201,7 @@ func (s *search) leak(object string, hits map[item]bool, prompt bool) error {
 				continue
 			}
 			for _, d := range p.items[class] {
-				if it := (item{class, d}); hits[it] && !s.allowed[it] {
+				if it := (item{class, d}); hits[it] && !s.prompted[it] {
 					n++
 				}
 			}

@@ -25,6 +25,7 @@ func Build(m *Material, audit contraband.AuditKey, control string) (*contraband.
 		return nil, nil, err
 	}
 	find := newSearch(key, c.piles, sum.warn)
+	defer find.close()
 	if err := find.prompt(m.Prompt); err != nil {
 		return nil, nil, err
 	}

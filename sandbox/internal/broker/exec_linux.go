@@ -21,7 +21,6 @@ type image struct {
 	file   identity // what /proc/PID/exe must be
 	argv   []string // what /proc/PID/cmdline must be
 	loader identity // ELF interpreter on a writable mount, else zero
-	opaque bool     // a file that nobody here may read: its process cannot be looked at
 }
 
 // identity of a file version.
@@ -42,11 +41,10 @@ const maxArgv = 6 << 20 // of an argument vector, as the kernel bounds it
 
 // executable is one file of an exec.
 type executable struct {
-	fd       int
-	readable bool
-	name     string
-	st       unix.Stat_t
-	head     []byte
+	fd   int
+	name string
+	st   unix.Stat_t
+	head []byte
 }
 
 func (x *executable) close() { unix.Close(x.fd) }
@@ -127,7 +125,7 @@ func (w *worker) exec(c *call, dirfd int32, addr, argvAddr, envAddr uint64, flag
 // executable opens a file that is to be executed, with the checks that the
 // kernel will make.
 func (w *worker) executable(c *call, at *place, flags int) (*executable, syscall.Errno) {
-	x := &executable{fd: -1, readable: true}
+	x := &executable{fd: -1}
 	var e syscall.Errno
 	if at.path == "" && flags&unix.AT_EMPTY_PATH != 0 && at.own {
 		fd, err := unix.FcntlInt(uintptr(at.dir), unix.F_DUPFD_CLOEXEC, 0)
@@ -173,8 +171,9 @@ func (w *worker) inspect(x *executable) (*executable, syscall.Errno) {
 		}
 	}
 	if err != nil {
-		x.readable = false
-		return x, 0
+		// Execute-only: the kernel would keep even the broker from the memory of
+		// its process, so none of its calls could be answered.
+		return refuse(unix.EACCES)
 	}
 	unix.Close(x.fd)
 	x.fd = fd
@@ -197,10 +196,6 @@ func (w *worker) executed(c *call, e *record.Event, x *executable) {
 	if x.name == "" {
 		f.Nameless(c.proc)
 		e.Detail.Note = "file without a name"
-	}
-	if !x.readable {
-		e.Flags |= journal.FlagUnreadable
-		return
 	}
 	if err := w.expose(c, e, f, x.fd, true); err != nil {
 		w.fatal(err)
@@ -239,7 +234,6 @@ func (w *worker) chain(c *call, x *executable, script string, want *image, rows 
 		x = next
 	}
 	want.file = identify(&x.st)
-	want.opaque = !x.readable
 	loader, foreign := elfInterpreter(x.fd, x.head)
 	if foreign {
 		return unix.ENOEXEC // a 32-bit program would be killed at its first call

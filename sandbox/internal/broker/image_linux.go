@@ -24,8 +24,6 @@ func (b *Broker) Executed(caller, pid int) (bool, error) {
 		why = "an exec that was not announced"
 	} else if got, err := b.imageOf(pid); err == unix.ESRCH || err == unix.ENOENT {
 		return true, nil // killed meanwhile
-	} else if err != nil && want.opaque {
-		return true, nil // its row says that it could not be read
 	} else if err != nil {
 		why = "what runs cannot be looked at: " + err.Error()
 	} else {

@@ -75,8 +75,8 @@ func (w *worker) peek(pid int, addr uint64, buf []byte) (int, syscall.Errno) {
 			return 0, unix.EIO
 		}
 	}
-	if e != 0 && e != unix.ESRCH && e != unix.EPERM {
-		e = unix.EFAULT
+	if e != 0 && e != unix.ESRCH {
+		e = unix.EFAULT // also EPERM: no rights over its memory at all
 	}
 	if e == 0 && k == 0 {
 		e = unix.EFAULT

@@ -56,8 +56,11 @@ func (w *worker) start(c *call, dirfd int32, p string) (place, syscall.Errno) {
 			return place{}, unix.EIO
 		}
 	}
-	if err == unix.ENOENT && dirfd != unix.AT_FDCWD {
+	if dirfd != unix.AT_FDCWD && err != nil {
 		return place{}, unix.EBADF
+	}
+	if err == unix.EACCES || err == unix.EPERM {
+		err = unix.ENOENT // a refusal would need a path, and there is none
 	}
 	if err != nil {
 		return place{}, errnoOf(err)
