@@ -20,6 +20,7 @@ func (w *worker) openedFile(c *call, e *record.Event, o *opening) {
 	f := w.Recorder.File(&o.st, created)
 	f.Lock()
 	defer f.Unlock()
+	defer o.close() // before the next look at the file: it would take us for a writer
 	e.Object = f.Number
 	if w.nameOf(o.fd) == "" {
 		f.Nameless(c.proc)

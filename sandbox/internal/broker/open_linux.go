@@ -68,6 +68,13 @@ func (o *opening) creates() bool {
 	return o.flags&unix.O_CREAT != 0 || o.flags&unix.O_TMPFILE == unix.O_TMPFILE
 }
 
+func (o *opening) close() {
+	if o.fd >= 0 {
+		unix.Close(o.fd)
+		o.fd = -1
+	}
+}
+
 func (o *opening) writes() bool { return o.flags&unix.O_ACCMODE != unix.O_RDONLY }
 
 func (o *opening) rowFlags() (f journal.Flags) {
@@ -262,7 +269,7 @@ func (w *worker) opened(c *call, e *record.Event, o *opening, result syscall.Err
 		w.fail(c, e, result)
 		return
 	}
-	defer unix.Close(o.fd)
+	defer o.close()
 	if err := unix.Fstat(o.fd, &o.st); err != nil {
 		w.fail(c, e, errnoOf(err))
 		return

@@ -39,8 +39,9 @@ type Recorder struct {
 	err      error
 	phase    journal.Phase
 	rows     uint64
-	tasks    map[int]uint32 // thread id, outside, to process number
-	leaders  map[int]uint32 // process id, outside, to process number
+	tasks    map[int]uint32  // thread id, outside, to process number
+	leaders  map[int]uint32  // process id, outside, to process number
+	alive    map[uint32]bool // processes without an exit row
 	born     uint32
 	files    map[fileID]*File
 	objects  uint32
@@ -69,7 +70,7 @@ func New(o Options) *Recorder {
 	return &Recorder{
 		log: o.Log, store: o.Store, proc: o.Proc, workspace: o.Workspace, hidden: o.Hidden, progress: o.Progress,
 		roots: o.Roots, rows: 1, most: max(o.Handles, 2),
-		tasks: map[int]uint32{}, leaders: map[int]uint32{}, files: map[fileID]*File{},
+		alive: map[uint32]bool{}, tasks: map[int]uint32{}, leaders: map[int]uint32{}, files: map[fileID]*File{},
 		touched: map[string]struct{}{}, moved: map[string]struct{}{},
 	}
 }

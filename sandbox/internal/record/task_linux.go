@@ -42,7 +42,7 @@ func Inner(field string) int {
 	return n
 }
 
-// Birth numbers task tid, made by parent (0: by the recorder). A new thread
+// Birth numbers task tid, made by parent (0: by the recorder, or not known). A new thread
 // takes the number of its process. It writes the fork row of a new process.
 func (r *Recorder) Birth(parent, tid int) error {
 	leader, inner := tid, 0
@@ -63,6 +63,10 @@ func (r *Recorder) Birth(parent, tid int) error {
 	r.born++
 	n := r.born
 	by := r.tasks[parent]
+	if !r.alive[by] { // killed before it could report the birth
+		by = 0
+	}
+	r.alive[n] = true
 	r.tasks[tid], r.leaders[tid] = n, n
 	_, err := r.add(&Event{Proc: by, Op: journal.OpFork, Child: n, Detail: journal.Detail{PID: int32(inner)}})
 	return err
@@ -79,6 +83,7 @@ func (r *Recorder) Death(tid, exit int) error {
 		return nil
 	}
 	delete(r.leaders, tid)
+	delete(r.alive, n)
 	_, err := r.add(&Event{Proc: n, Op: journal.OpExit, Detail: journal.Detail{Exit: int32(exit)}})
 	return err
 }

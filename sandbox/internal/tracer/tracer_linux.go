@@ -19,8 +19,8 @@ const options = unix.PTRACE_O_TRACEEXEC | unix.PTRACE_O_TRACEFORK | unix.PTRACE_
 // Events of the traced processes, called on the tracing thread. An error ends
 // the run.
 type Events interface {
-	// Birth of a thread or process tid, made by thread parent. The new task has
-	// not run yet.
+	// Birth of a thread or process tid, made by thread parent (0: not known). The
+	// new task has not run yet.
 	Birth(parent, tid int) error
 	// Exec happened: pid now runs another program, called by its thread caller.
 	// False: it is not what was recorded, and is killed.
@@ -125,10 +125,10 @@ func (t *Tracer) event(pid int, ws unix.WaitStatus) error {
 			return nil
 		}
 		delete(t.live, pid)
-		if err := t.Events.Death(pid, exit); err != nil {
+		if err := t.adopt(pid); err != nil {
 			return err
 		}
-		return t.adopt(pid)
+		return t.Events.Death(pid, exit)
 	}
 	if !ws.Stopped() {
 		return nil
@@ -184,8 +184,10 @@ func (t *Tracer) event(pid int, ws unix.WaitStatus) error {
 		return cont(pid, 0)
 	case unix.PTRACE_EVENT_STOP:
 		if _, known := t.live[pid]; !known {
-			t.live[pid] = false // first stop of a child: held until its birth
-			return nil
+			// First stop of a child: held until its birth, which its maker
+			// reports, if it lives.
+			t.live[pid] = false
+			return t.adopt(0)
 		}
 		switch ws.StopSignal() {
 		case unix.SIGSTOP, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU:
@@ -204,7 +206,8 @@ func (t *Tracer) event(pid int, ws unix.WaitStatus) error {
 	}
 }
 
-// adopt releases tasks whose maker was killed before it could report them.
+// adopt releases tasks whose maker was killed before it could report them. dead
+// may be that maker.
 func (t *Tracer) adopt(dead int) error {
 	for tid, born := range t.live {
 		if born || !t.Orphaned(tid) {
