@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -231,6 +232,78 @@ func TestObservedAttacks(t *testing.T) {
 		l.t = t
 		l.run(true, "", "sh", "-c", "cat /nonexistent/file ../nothing || true; cat /run/x /var/y || true; echo done > out").want(t, attest.Clean, "")
 	})
+}
+
+// TestRT92_NoPlaintext looks for ground truth in everything that is printed: the
+// reports of a DIRTY run, what explain says of its bundle, and refusals.
+func TestRT92_NoPlaintext(t *testing.T) {
+	l := newLab(t)
+	hidden := prose(11, 900)
+	l.write("task/hidden/nameofthetest.txt", hidden)
+	l.seal("tests: [{path: hidden/nameofthetest.txt}]\n", 100)
+	r := l.run(true, "", "sh", "-c", "cat ../hidden/nameofthetest.txt > copy")
+	r.want(t, attest.Dirty, attest.ReasonObject)
+	said := map[string]string{"report": r.report.Text(r.bundle)}
+	for _, args := range [][]string{{"verify", "-json", "-policy", l.at("policy.txt"), r.bundle}, {"explain", r.bundle}, {"explain", "-json", r.bundle},
+		{"inspect", "-events", r.bundle}, {"attest", "-key", l.at("owner.key"), "-sign", l.at("runner.key"), "-sealed", l.at("task.sealed"), "-o", l.at("x"), r.run}} {
+		var out bytes.Buffer
+		table.Main(args, os.Stdin, &out, &out)
+		said[strings.Join(args[:2], " ")] = out.String()
+	}
+	l.write("task/workspace/leak.txt", hidden)
+	_, err := doSeal(l.at("task/task.yaml"), l.at("audit.key"), l.at("owner.key"), l.at("leak.sealed"), "")
+	if err == nil {
+		t.Fatal("sealed a task whose workspace holds the answer")
+	}
+	said["refusal of seal"] = err.Error()
+	words := strings.Fields(hidden)
+	for where, text := range said {
+		if where != "refusal of seal" && strings.Contains(text, "nameofthetest") {
+			t.Errorf("%s names a hidden file:\n%s", where, text)
+		}
+		for _, w := range words {
+			if len(w) >= 7 && strings.Contains(text, w) {
+				t.Errorf("%s shows the hidden word %q:\n%s", where, w, text)
+				break
+			}
+		}
+	}
+	// The positive control: with the run folder, explain does name the file.
+	var out bytes.Buffer
+	table.Main([]string{"explain", "-detail", r.run, r.bundle}, os.Stdin, &out, io.Discard)
+	if !strings.Contains(out.String(), "nameofthetest") {
+		t.Errorf("explain -detail does not name the file:\n%s", out.String())
+	}
+}
+
+// TestManyOpens counts: a program that opens a file 20,000 times leaves as many
+// rows.
+func TestManyOpens(t *testing.T) {
+	l := newLab(t)
+	l.write("task/hidden/t.txt", prose(12, 600))
+	l.write("task/workspace/f", "x")
+	l.seal("tests: [{path: hidden/t.txt}]\n", 50)
+	r := l.run(false, "", "sh", "-c", "i=0; while [ $i -lt 20000 ]; do : < f; i=$((i+1)); done")
+	r.want(t, attest.Clean, "")
+	for _, path := range []string{r.run, r.bundle} {
+		var out bytes.Buffer
+		if code := table.Main([]string{"inspect", "-json", path}, os.Stdin, &out, io.Discard); code != 0 {
+			t.Fatalf("inspect: exit %d", code)
+		}
+		var got inspected
+		if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		n := uint64(0)
+		for _, k := range got.Kinds {
+			if k.Op == "open" && k.Phase == "agent" {
+				n += k.N
+			}
+		}
+		if n < 20000 {
+			t.Errorf("%s: got %d open rows, want at least 20,000", path, n)
+		}
+	}
 }
 
 func encode(t *testing.T, s string) string {
