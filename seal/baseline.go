@@ -74,6 +74,8 @@ func filterValues(key contraband.TaskKey, piles []*pile) (values []uint32) {
 	return values
 }
 
+func (s *search) close() { s.git.close() }
+
 // prompt allows what the prompt holds.
 func (s *search) prompt(prompt []byte) error {
 	hits, _, err := s.object("the prompt", bytes.NewReader(prompt), int64(len(prompt)))
@@ -161,9 +163,7 @@ func (s *search) object(name string, r io.ReaderAt, size int64) (hits map[item]b
 	result := views.EachAt(r, size, func(v views.View) {
 		s.f.Object(v.Content, true, emit)
 		if err == nil && v.Kind != "json" && v.Kind != "percent" { // escapes are of text
-			var find packFinder
-			find.Write(v.Content)
-			err = s.packs(name, bytes.NewReader(v.Content), int64(len(v.Content)), find.at)
+			err = s.packs(name, bytes.NewReader(v.Content), int64(len(v.Content)), packsIn(v.Content))
 		}
 	})
 	if err != nil {

@@ -230,11 +230,10 @@ func TestRT46_SharedLicenceHeader(t *testing.T) {
 	if reached, _ := build(t, files).match(t, []byte(licence), false); !reached[contraband.ClassShingle] {
 		t.Fatal("control: a header that only the ground truth has must match")
 	}
-	// It is in a workspace file that has text of its own, split over two so that
-	// neither holds a threshold.
-	lines := strings.SplitAfter(licence, "\n")
-	for i := range 6 {
-		files[fmt.Sprintf("workspace/l%d.py", i)] = strings.Join(lines[2*i:min(2*i+4, 12)], "") + prose(40+uint64(i), 20)
+	// It is in workspace files that have text of their own, split so that none
+	// holds a threshold.
+	for i := 0; i < len(licence); i += 40 {
+		files[fmt.Sprintf("workspace/l%03d.py", i)] = licence[i:min(i+130, len(licence))] + prose(40+uint64(i), 20)
 	}
 	s := build(t, files)
 	other := licence + prose(50, 100)
