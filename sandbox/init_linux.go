@@ -172,9 +172,10 @@ func shim(s *stage) error {
 	if s.Control && readControl() != nil {
 		os.Exit(OwnFailure)
 	}
-	// A failure of the last step is told to the broker, so only now is the link
-	// closed, by exec.
-	if err := unix.CloseRange(linkFD+1, ^uint(0), 0); err != nil {
+	// exec closes the rest. Closing it here would take its poller from under the
+	// Go runtime, whose other threads still run; and the link must be open to tell
+	// the broker that exec failed.
+	if err := unix.CloseRange(linkFD+1, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		os.Exit(OwnFailure)
 	}
 	err = syscall.Exec(path, s.Command, s.Env)

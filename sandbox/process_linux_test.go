@@ -158,3 +158,15 @@ func TestSandboxExecuteOnly(t *testing.T) {
 	}
 	r.closed(t)
 }
+
+// The step before exec leaves the program's stderr alone: a descriptor closed
+// under the Go runtime there once made one run in four print a crash.
+func TestSandboxStderrIsThePrograms(t *testing.T) {
+	ws := folder(t, filepath.Join(base(t), "ws"))
+	for i := range 24 {
+		r := run(t, shell(ws, "echo out; echo err >&2"))
+		if r.stdout != "out\n" || r.stderr != "err\n" {
+			t.Fatalf("run %d: got stdout %q and stderr %q, want only what the program wrote", i, r.stdout, r.stderr)
+		}
+	}
+}

@@ -22,7 +22,7 @@ func (w *worker) openedFile(c *call, e *record.Event, o *opening) {
 	defer f.Unlock()
 	defer o.close() // before the next look at the file: it would take us for a writer
 	e.Object = f.Number
-	if w.nameOf(o.fd) == "" {
+	if o.nameless {
 		f.Nameless(c.proc)
 	}
 	cut := o.flags&unix.O_TRUNC != 0 && !created

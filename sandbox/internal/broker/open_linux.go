@@ -22,6 +22,8 @@ type opening struct {
 	fd      int
 	st      unix.Stat_t
 	absent  bool // nothing had the name before
+	// nameless: what was opened has no path (a memfd, by way of /proc).
+	nameless bool
 }
 
 const noDir = int32(unix.AT_FDCWD)
@@ -275,7 +277,7 @@ func (w *worker) opened(c *call, e *record.Event, o *opening, result syscall.Err
 		return
 	}
 	if e.Path = w.nameOf(o.fd); e.Path == "" {
-		e.Path = w.lexical(o.at)
+		e.Path, o.nameless = w.lexical(o.at), true
 	}
 	w.asked(e, o.asked)
 	if tooLong(e.Path) {
