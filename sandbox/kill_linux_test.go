@@ -313,31 +313,6 @@ func TestSandboxSwappedExec(t *testing.T) {
 	t.Errorf("in 1800 execs of a link that changes all the time none was swapped in between: the check was not exercised")
 }
 
-// There is no way out to the network, and asking is recorded.
-func TestSandboxNoNetwork(t *testing.T) {
-	needs(t, "python3")
-	ws := simple(t)
-	r := run(t, sandbox.Config{Workspace: ws, Command: []string{"python3", "-c", `import socket
-for family, address in ((socket.AF_INET, ("192.0.2.7", 80)), (socket.AF_UNIX, "/run/docker.sock")):
-    try:
-        s = socket.socket(family); s.settimeout(2); s.connect(address); print("connected")
-    except OSError as e: print(e.errno)
-a = socket.socket(); a.bind(("127.0.0.1", 0)); a.listen(); b = socket.create_connection(a.getsockname()); print("loopback")`}})
-	if r.stdout != "101\n2\nloopback\n" {
-		t.Errorf("stdout %q stderr %q: want unreachable, absent, loopback", r.stdout, r.stderr)
-	}
-	r.has(t, "connect to 192.0.2.7", func(e entry) bool {
-		return e.Op == journal.OpConnect && strings.Contains(e.D.Address, "192.0.2.7:80")
-	})
-	r.has(t, "connect to a socket file", func(e entry) bool {
-		return e.Op == journal.OpConnect && e.D.Path == "/run/docker.sock"
-	})
-	r.has(t, "connect to loopback", func(e entry) bool {
-		return e.Op == journal.OpConnect && strings.Contains(e.D.Address, "127.0.0.1:")
-	})
-	r.closed(t)
-}
-
 // Nothing that configures the kernel can be opened for writing, as root neither.
 func TestSandboxProcSysIsReadOnly(t *testing.T) {
 	ws := filepath.Join(t.TempDir(), "ws")
