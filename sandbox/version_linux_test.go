@@ -274,3 +274,21 @@ func TestSandboxManyWrittenFiles(t *testing.T) {
 		t.Errorf("got %d wrote rows, code %d (%s), want %d", len(wrote), r.Code, r.stderr, n+1)
 	}
 }
+
+// A sparse file can claim any size: it is not read, and the row says so.
+func TestSandboxHugeFile(t *testing.T) {
+	ws := folder(t, filepath.Join(base(t), "ws"))
+	huge := write(t, filepath.Join(ws, "huge"), "x")
+	if err := os.Truncate(huge, 65<<30); err != nil {
+		t.Skipf("no sparse file of 65 GiB: %v", err)
+	}
+	r := run(t, shell(ws, "head -c 1 huge; echo y >> small; cat small"))
+	if r.stdout != "xy\n" {
+		t.Errorf("got %q (%s)", r.stdout, r.stderr)
+	}
+	e := r.has(t, "open row", func(e entry) bool { return e.Op == journal.OpOpen && e.D.Path == huge })
+	if e.Flags&journal.FlagUnreadable == 0 || e.Dir != journal.DirNone || e.Result != 0 {
+		t.Errorf("got %v, want it marked unreadable", e)
+	}
+	r.closed(t)
+}

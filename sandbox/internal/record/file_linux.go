@@ -2,6 +2,7 @@ package record
 
 import (
 	"crypto/sha256"
+	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -134,7 +135,7 @@ func (r *Recorder) unreadable(f *File, fd int, cause error) (Version, error) {
 		return Version{}, cause
 	}
 	var b [1]byte
-	if _, err := unix.Pread(fd, b[:], 0); err == nil {
+	if _, err := unix.Pread(fd, b[:], 0); err == nil && !errors.Is(cause, objects.ErrTooLarge) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return Version{}, r.fail(cause)
