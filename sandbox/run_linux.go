@@ -65,7 +65,11 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = []string{stageBroker}
-	cmd.Env = []string{"GOMAXPROCS=" + strconv.Itoa(workers+2), "GODEBUG=" + os.Getenv("GODEBUG")}
+	cmd.Env = []string{
+		"GOMAXPROCS=" + strconv.Itoa(workers+2), // fewer than blocked workers would stall it
+		"GOGC=400",                              // its live memory is small
+		"GODEBUG=" + os.Getenv("GODEBUG"),
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	cmd.ExtraFiles = []*os.File{theirs, config}
 	cmd.SysProcAttr = brokerAttr(s)
