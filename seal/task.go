@@ -3,8 +3,9 @@
 // the audit key.
 //
 // Limits: it sees the answer's text, not its meaning, so an answer that the
-// workspace holds in other words passes; it does not look into git packs. What
-// it cannot seal well it counts as uncovered, and says so.
+// workspace holds in other words passes. Packed git history is read by the
+// installed git; without it such a workspace is refused. What cannot be sealed
+// well is counted as uncovered, and named.
 package seal
 
 import (
