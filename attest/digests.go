@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cleanrun-dev/cleanrun/internal/bucket"
+	"github.com/cleanrun-dev/cleanrun/internal/merkle"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
 
@@ -27,78 +28,25 @@ func DigestRoot(digests []byte) [32]byte {
 	if len(digests)%DigestSize != 0 {
 		panic("attest: DigestRoot: length is no multiple of 16")
 	}
-	var t tree
+	var t merkle.Tree
 	var leaf [1 + DigestSize]byte
 	for i := 0; i < len(digests); i += DigestSize {
 		copy(leaf[1:], digests[i:i+DigestSize])
-		t.push(sha256.Sum256(leaf[:]))
+		t.Push(sha256.Sum256(leaf[:]))
 	}
-	return t.root()
-}
-
-// A tree computes an RFC 9162 root from leaf hashes in order. It holds one hash
-// for each complete subtree, so a million leaves take 20 hashes of memory.
-type tree struct {
-	size  uint64
-	stack [64][32]byte // complete subtrees, left to right, sizes falling
-	depth int
-}
-
-func (t *tree) push(leaf [32]byte) {
-	t.stack[t.depth] = leaf
-	t.depth++
-	t.size++
-	// Each trailing zero bit of the size is one subtree that is now complete.
-	for range bits.TrailingZeros64(t.size) {
-		t.fold()
-	}
-}
-
-func (t *tree) fold() {
-	var node [65]byte
-	node[0] = 1
-	t.depth--
-	copy(node[1:], t.stack[t.depth-1][:])
-	copy(node[33:], t.stack[t.depth][:])
-	t.stack[t.depth-1] = sha256.Sum256(node[:])
-}
-
-// root may be called once.
-func (t *tree) root() [32]byte {
-	if t.size == 0 {
-		return sha256.Sum256(nil)
-	}
-	for t.depth > 1 {
-		t.fold()
-	}
-	return t.stack[0]
+	return t.Root()
 }
 
 // checkDigests compares each entry's root with its digests, on all processors.
 // The error is that of the first event that is wrong, however the work fell.
 func (ev *Evidence) checkDigests() error {
-	workers := runtime.GOMAXPROCS(0)
-	first := make([]int, workers) // entry that a worker found wrong, or none
-	none := len(ev.entries)
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() {
-			first[w] = none
-			for i := w; i < none; i += workers {
-				e := &ev.entries[i]
-				if e.Same == nil && DigestRoot(e.Digests) != e.Root {
-					first[w] = i
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	wrong := none
-	for _, i := range first {
-		wrong = min(wrong, i)
-	}
-	if wrong == none {
+	bad := make([]bool, len(ev.entries))
+	parallel(len(bad), func(i int) {
+		e := &ev.entries[i]
+		bad[i] = e.Same == nil && DigestRoot(e.Digests) != e.Root
+	})
+	wrong := slices.Index(bad, true)
+	if wrong < 0 {
 		return nil
 	}
 	e := &ev.entries[wrong]
@@ -127,6 +75,13 @@ type sighting struct {
 	dir    journal.Direction
 }
 
+func (s *sighting) entry() bucket.Entry {
+	e := bucket.Entry{First: uint64(s.row), Direction: uint8(s.dir)}
+	binary.BigEndian.PutUint64(e.Digest[:], s.hi)
+	binary.BigEndian.PutUint64(e.Digest[8:], s.lo)
+	return e
+}
+
 // compare decides nearly always by the first half of the digest.
 func (s *sighting) compare(t *sighting) int {
 	switch {
@@ -138,49 +93,108 @@ func (s *sighting) compare(t *sighting) int {
 	return cmp.Or(cmp.Compare(s.lo, t.lo), cmp.Compare(s.row, t.row))
 }
 
-// distinct returns the first sighting of each digest, sorted by digest. It deals
-// the digests out by their first bits and sorts the parts on all processors: run
-// digests are hashes, so the parts are about equal, of 16 digests each. Digests
-// that are none only make it slower.
-func (ev *Evidence) distinct() []sighting {
+// checkTree builds the prefix-bucket tree again. A tree that leaves out a digest
+// of a row, dates it later or turns its direction has another root.
+func (ev *Evidence) checkTree() error {
+	t := &ev.trailer
+	n, root, err := ev.rebuild(t.Digests)
+	switch {
+	case err != nil:
+		return &EvidenceError{Rule: RuleTree, Cause: err}
+	case t.Digests != n || t.Depth != bucket.Depth(n):
+		return &EvidenceError{Rule: RuleTree, Got: fmt.Sprintf("%d digests, depth %d", t.Digests, t.Depth), Want: fmt.Sprintf("%d, depth %d, as in the entries", n, bucket.Depth(n))}
+	case root != t.Tree:
+		return &EvidenceError{Rule: RuleTree, Got: fmt.Sprintf("root %x", t.Tree), Want: fmt.Sprintf("%x, of the entries' digests", root)}
+	}
+	return nil
+}
+
+// rebuild counts the distinct digests and returns the root of their tree if
+// there are as many as stated. It deals the digests out by their first bits and
+// works on the parts on all processors: run digests are hashes, so the parts are
+// about equal. Digests that are none only make it slower.
+func (ev *Evidence) rebuild(stated uint64) (n uint64, root [32]byte, err error) {
+	all, ends := ev.deal()
+	stated = min(stated, uint64(len(all)))
+	// A task is a node of the tree and all parts below it.
+	width := min(bits.Len(uint(len(ends)-2)), int(bucket.Depth(stated)), 8)
+	tasks, parts := 1<<width, (len(ends)-1)>>width
+	nodes, counts, errs := make([][32]byte, tasks), make([]uint64, tasks), make([]error, tasks)
+	parallel(tasks, func(task int) {
+		b := bucket.NewPart(stated, uint8(width), uint64(task))
+		for i := task * parts; i < (task+1)*parts; i++ {
+			for _, s := range firsts(all[ends[i]:ends[i+1]]) {
+				counts[task]++
+				if errs[task] == nil && counts[task] <= stated {
+					errs[task] = b.Add(s.entry())
+				}
+			}
+		}
+		nodes[task] = b.Node()
+	})
+	for task := range tasks {
+		n += counts[task]
+		err = cmp.Or(err, errs[task])
+	}
+	return n, bucket.Join(nodes), err
+}
+
+// deal returns a sighting of each digest of each row, in parts by its first
+// bits: part i is from ends[i] to ends[i+1].
+func (ev *Evidence) deal() (all []sighting, ends []int) {
 	total := 0
 	for i := range ev.entries {
 		total += len(ev.entries[i].Digests) / DigestSize
 	}
-	width := min(max(bits.Len(uint(total/16)), 1), 16)
+	width := min(max(bits.Len(uint(total/partSize)), 1), 16)
 	part := func(d []byte) int { return int(binary.BigEndian.Uint16(d)) >> (16 - width) }
-	ends := make([]int, 1<<width+1)
-	ev.eachDigest(func(d []byte, _ uint32, _ journal.Direction) { ends[part(d)+1]++ })
-	for i := 1; i < len(ends); i++ {
-		ends[i] += ends[i-1]
-	}
-	all := make([]sighting, total)
-	next := slices.Clone(ends)
-	ev.eachDigest(func(d []byte, row uint32, dir journal.Direction) {
-		at := &next[part(d)]
-		all[*at] = sighting{binary.BigEndian.Uint64(d), binary.BigEndian.Uint64(d[8:]), row, dir}
-		*at++
-	})
 
-	parts := make([][]sighting, 1<<width)
-	const batch = 64
-	var take atomic.Int64
+	// Each worker takes a range of rows. It counts, is told where its digests of
+	// each part go, and writes them there.
+	workers := runtime.GOMAXPROCS(0)
+	next := make([][]int, workers)
+	rows := func(w int) (from, to int) { return w * len(ev.events) / workers, (w + 1) * len(ev.events) / workers }
+	parallel(workers, func(w int) {
+		next[w] = make([]int, 1<<width)
+		from, to := rows(w)
+		ev.eachDigest(from, to, func(d []byte, _ uint32, _ journal.Direction) { next[w][part(d)]++ })
+	})
+	ends = make([]int, 1<<width+1)
+	at := 0
+	for i := range 1 << width {
+		for w := range next {
+			at, next[w][i] = at+next[w][i], at
+		}
+		ends[i+1] = at
+	}
+	all = make([]sighting, total)
+	parallel(workers, func(w int) {
+		to := next[w]
+		from, end := rows(w)
+		ev.eachDigest(from, end, func(d []byte, row uint32, dir journal.Direction) {
+			at := &to[part(d)]
+			all[*at] = sighting{binary.BigEndian.Uint64(d), binary.BigEndian.Uint64(d[8:]), row, dir}
+			*at++
+		})
+	})
+	return all, ends
+}
+
+// partSize is how many digests deal puts into one part, about.
+const partSize = 64
+
+// parallel does n tasks on all processors.
+func parallel(n int, do func(task int)) {
+	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
+	for range min(n, runtime.GOMAXPROCS(0)) {
 		wg.Go(func() {
-			for from := int(take.Add(batch)) - batch; from < len(parts); from = int(take.Add(batch)) - batch {
-				for i := from; i < min(from+batch, len(parts)); i++ {
-					parts[i] = firsts(all[ends[i]:ends[i+1]])
-				}
+			for task := int(next.Add(1)) - 1; task < n; task = int(next.Add(1)) - 1 {
+				do(task)
 			}
 		})
 	}
 	wg.Wait()
-	out := all[:0]
-	for _, p := range parts {
-		out = append(out, p...)
-	}
-	return out
 }
 
 // firsts sorts and keeps the first sighting of each digest.
@@ -189,10 +203,10 @@ func firsts(p []sighting) []sighting {
 	return slices.CompactFunc(p, func(a, b sighting) bool { return a.hi == b.hi && a.lo == b.lo })
 }
 
-// eachDigest visits the digests of all rows that have some of their own. A row
-// that refers to an earlier one adds no first sighting.
-func (ev *Evidence) eachDigest(visit func(d []byte, row uint32, dir journal.Direction)) {
-	for i := range ev.events {
+// eachDigest visits the digests of all rows in a range that have some of their
+// own. A row that refers to an earlier one adds no first sighting.
+func (ev *Evidence) eachDigest(from, to int, visit func(d []byte, row uint32, dir journal.Direction)) {
+	for i := from; i < to; i++ {
 		e := &ev.events[i]
 		if e.entry < 0 {
 			continue
@@ -202,31 +216,4 @@ func (ev *Evidence) eachDigest(visit func(d []byte, row uint32, dir journal.Dire
 			visit(digests[at:at+DigestSize], uint32(i), e.dir)
 		}
 	}
-}
-
-// checkTree builds the prefix-bucket tree again. A tree that leaves out a digest
-// of a row, dates it later or turns its direction has another root.
-func (ev *Evidence) checkTree() error {
-	t := &ev.trailer
-	all := ev.distinct()
-	if n := uint64(len(all)); t.Digests != n || t.Depth != bucket.Depth(n) {
-		return &EvidenceError{Rule: RuleTree, Got: fmt.Sprintf("%d digests, depth %d", t.Digests, t.Depth), Want: fmt.Sprintf("%d, depth %d, as in the entries", n, bucket.Depth(n))}
-	}
-	b := bucket.New(uint64(len(all)))
-	for i := range all {
-		e := bucket.Entry{First: uint64(all[i].row), Direction: uint8(all[i].dir)}
-		binary.BigEndian.PutUint64(e.Digest[:], all[i].hi)
-		binary.BigEndian.PutUint64(e.Digest[8:], all[i].lo)
-		if err := b.Add(e); err != nil {
-			return &EvidenceError{Rule: RuleTree, Cause: err}
-		}
-	}
-	root, _, err := b.Root()
-	if err != nil {
-		return &EvidenceError{Rule: RuleTree, Cause: err}
-	}
-	if root != t.Tree {
-		return &EvidenceError{Rule: RuleTree, Got: fmt.Sprintf("root %x", t.Tree), Want: fmt.Sprintf("%x, of the entries' digests", root)}
-	}
-	return nil
 }

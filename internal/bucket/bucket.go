@@ -17,8 +17,7 @@ import (
 	"fmt"
 	"math/bits"
 
-	"github.com/transparency-dev/merkle/compact"
-	"github.com/transparency-dev/merkle/rfc6962"
+	"github.com/cleanrun-dev/cleanrun/internal/merkle"
 )
 
 // DigestSize is the length of a run digest in bytes.
@@ -49,20 +48,40 @@ func Depth(n uint64) uint8 {
 
 // A Builder takes n entries, sorted by digest.
 type Builder struct {
-	tree  *compact.Range
+	tree  merkle.Tree
 	depth uint8
 	n     uint64 // promised
 	got   uint64
 	last  [DigestSize]byte
 	index uint64 // of the open bucket
-	leaf  []byte // its bytes so far
+	end   uint64 // the first bucket that does not belong here
+	leaf  []byte // bytes of the open bucket so far
 	count uint32
 }
 
 // New returns a Builder for exactly n entries.
 func New(n uint64) *Builder {
-	f := compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}
-	return &Builder{tree: f.NewEmptyRange(0), depth: Depth(n), n: n}
+	depth := Depth(n)
+	return &Builder{depth: depth, n: n, end: 1 << depth}
+}
+
+// NewPart returns a Builder for the node over part i of 2^width equal parts of
+// the tree for n entries: the entries whose digest begins with the width bits
+// of i. Width is at most Depth(n). Join makes the root of all nodes; that all
+// parts together have n entries is for the caller to check.
+func NewPart(n uint64, width uint8, i uint64) *Builder {
+	depth := Depth(n)
+	below := depth - width
+	return &Builder{depth: depth, n: n, index: i << below, end: (i + 1) << below}
+}
+
+// Join returns the root over the nodes of all parts, in order.
+func Join(nodes [][32]byte) [32]byte {
+	var t merkle.Tree
+	for _, n := range nodes {
+		t.Push(n)
+	}
+	return t.Root()
 }
 
 // headerSize is the length of a leaf before its entries: label, depth, index,
@@ -78,6 +97,9 @@ func (b *Builder) Add(e Entry) error {
 		return fmt.Errorf("got digest %x after %x, want sorted and unique digests", e.Digest, b.last)
 	}
 	index := prefix(e.Digest, b.depth)
+	if index < b.index || index >= b.end {
+		return fmt.Errorf("got digest %x, which belongs into another part of the tree", e.Digest)
+	}
 	for b.index < index {
 		b.closeBucket()
 	}
@@ -106,10 +128,7 @@ func (b *Builder) open() {
 func (b *Builder) closeBucket() {
 	b.open()
 	binary.BigEndian.PutUint32(b.leaf[headerSize-4:], b.count)
-	hash := sha256.Sum256(b.leaf)
-	if err := b.tree.Append(hash[:], nil); err != nil {
-		panic(err) // no visitor, no limit: cannot fail
-	}
+	b.tree.Push(sha256.Sum256(b.leaf))
 	b.leaf, b.count = b.leaf[:0], 0
 	b.index++
 }
@@ -120,14 +139,16 @@ func (b *Builder) Root() (root [32]byte, depth uint8, err error) {
 	if b.got != b.n {
 		return root, 0, fmt.Errorf("got %d entries, want the %d that the tree was made for", b.got, b.n)
 	}
-	for b.index < 1<<b.depth {
+	return b.Node(), b.depth, nil
+}
+
+// Node closes a part and returns its node. The Builder cannot be used
+// afterwards.
+func (b *Builder) Node() [32]byte {
+	for b.index < b.end {
 		b.closeBucket()
 	}
-	hash, err := b.tree.GetRootHash(nil)
-	if err != nil {
-		return root, 0, err
-	}
-	return [32]byte(hash), b.depth, nil
+	return b.tree.Root()
 }
 
 // Root returns root and depth of the tree over entries, which must be sorted by

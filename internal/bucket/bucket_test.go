@@ -120,7 +120,7 @@ func TestRT31_EveryEntryCounts(t *testing.T) {
 func TestLeafBindsPlace(t *testing.T) {
 	seen := map[[32]byte]bool{}
 	for n := range 40 { // empty trees of every depth have equal buckets but for depth and index
-		b := &Builder{tree: New(0).tree, depth: uint8(n % 8)}
+		b := &Builder{depth: uint8(n % 8), end: 1 << (n % 8)}
 		root, _, err := b.Root()
 		if err != nil {
 			t.Fatal(err)
@@ -183,6 +183,33 @@ func BenchmarkRootMillion(b *testing.B) {
 	for b.Loop() {
 		if _, _, err := Root(entries); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// The nodes of the parts, joined, are the root of the whole, for every width.
+func TestParts(t *testing.T) {
+	for _, n := range []int{0, 1, 3, 17, 1000, 4096} {
+		entries := random(n, 7)
+		want, depth, err := Root(entries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for width := range min(depth, 6) + 1 {
+			nodes := make([][32]byte, 1<<width)
+			for i := range nodes {
+				b := NewPart(uint64(n), width, uint64(i))
+				for _, e := range entries {
+					err := b.Add(e)
+					if mine := prefix(e.Digest, width) == uint64(i); mine != (err == nil) {
+						t.Fatalf("%d entries, part %d of width %d: got error %v for digest %x", n, i, width, err, e.Digest)
+					}
+				}
+				nodes[i] = b.Node()
+			}
+			if got := Join(nodes); got != want {
+				t.Errorf("%d entries, width %d: got %x, want %x", n, width, got, want)
+			}
 		}
 	}
 }
