@@ -25,6 +25,11 @@ func Stage() {}
 // Run returns an *Unavailable error.
 func Run(context.Context, Config) (*Result, error) { return nil, unavailable() }
 
+// Apply returns an *Unavailable error.
+func Apply(runDir, workspace string) (applied, skipped []string, err error) {
+	return nil, nil, unavailable()
+}
+
 // Doctor says that the recorder needs Linux.
 func Doctor() []Check {
 	u := unavailable()

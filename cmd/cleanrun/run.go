@@ -28,7 +28,7 @@ type runOptions struct {
 	task, sealed, workspace, prompt, out string
 	agent, model                         string
 	trial, attempt                       uint32
-	observe                              bool
+	observe, apply                       bool
 	command                              []string
 	stdin                                io.Reader
 	stdout, stderr                       io.Writer
@@ -54,6 +54,8 @@ With -observe the whole host is visible read-only, and what is out of scope is r
 RUNDIR gets the journal, the private details and every content that was opened. Keep it private. By default it is a new folder for
 temporary files, whose name is printed at the end.
 
+With -apply, what the run changed in its workspace is copied into the real one afterwards. Otherwise it stays in RUNDIR.
+
 The exit code is CMD's, 128+n if signal n ended it; 125 if the run failed by itself.`,
 	Flags: func(f *cli.Flags) {
 		v := &runFlags
@@ -63,6 +65,7 @@ The exit code is CMD's, 128+n if signal n ended it; 125 if the run failed by its
 		f.String(&v.prompt, "prompt", "`file` with the sealed task's prompt")
 		f.String(&v.out, "o", "new `folder` for the recording")
 		f.Bool(&v.observe, "observe", "show the whole host read-only and record what is out of scope")
+		f.Bool(&v.apply, "apply", "afterwards copy what the run changed into the real workspace, whatever its exit code")
 		f.String(&v.agent, "agent", "`name` of the agent (asserted)")
 		f.String(&v.model, "model", "`name` of the model (asserted)")
 		f.Uint(&v.trial, "trial", "`number` of the trial, from 1")
@@ -96,7 +99,10 @@ The exit code is CMD's, 128+n if signal n ended it; 125 if the run failed by its
 			}{dir, res.Outcome.String(), res.Code, res.Rows, fmt.Sprintf("%x", res.Root)}); err != nil {
 				return err
 			}
-		} else if v.out == "" {
+		} else if v.apply {
+			fmt.Fprintf(e.Stderr, "cleanrun: %d changes copied into the workspace\n", res.applied)
+		}
+		if !e.JSON && v.out == "" {
 			fmt.Fprintf(e.Stderr, "cleanrun: recorded %d events in %s\ncleanrun: hint: cleanrun inspect -events %s\n", res.Rows, dir, dir)
 		}
 		if res.Code != 0 {
@@ -125,7 +131,7 @@ func usage125(err error) error {
 }
 
 // doRun records one command and returns the folder it recorded into.
-func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*sandbox.Result, string, error) {
+func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, string, error) {
 	c := sandbox.Config{Command: o.command, Observe: o.observe, Env: os.Environ(), Stdin: o.stdin, Stdout: o.stdout, Stderr: o.stderr,
 		ToolDirs: toolDirs(), HiddenHints: homes()}
 	c.Progress = func(r sandbox.Progress) { p.Update(r.Rows, 0, "events") }
@@ -222,12 +228,31 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*sandbox.R
 	if err != nil {
 		return nil, "", fmt.Errorf("%w (what was recorded is in %s)", err, dir)
 	}
+	out := &ran{Result: res}
+	if o.apply {
+		applied, left, err := sandbox.Apply(dir, c.Workspace)
+		if err != nil {
+			return nil, "", fmt.Errorf("%w (the run itself is in %s)", err, dir)
+		}
+		out.applied = len(applied)
+		if warn != nil {
+			for _, s := range left {
+				warn("not copied into the workspace: %s", s)
+			}
+		}
+	}
 	if warn != nil {
 		for _, s := range res.Skipped {
 			warn("not shown inside: %s", s)
 		}
 	}
-	return res, dir, nil
+	return out, dir, nil
+}
+
+// ran is a finished run.
+type ran struct {
+	*sandbox.Result
+	applied int // changes copied into the workspace
 }
 
 // readTask reads a task file and its prompt, and nothing of the ground truth.
