@@ -14,9 +14,6 @@ import (
 	"github.com/cleanrun-dev/cleanrun/internal/durable"
 )
 
-// ErrLocked says that another process writes this journal.
-var ErrLocked = errors.New("another process writes this journal: wait for its run to end")
-
 // Lock takes the exclusive lock of a journal's rows file. It lasts until the
 // last descriptor of the same open file is closed.
 func Lock(rows *os.File) error {

@@ -71,3 +71,6 @@ func (e *RuleError) Error() string {
 func broken(rule Rule, want, gotFormat string, a ...any) *RuleError {
 	return &RuleError{Rule: rule, Got: fmt.Sprintf(gotFormat, a...), Want: want}
 }
+
+// ErrLocked says that another process writes this journal.
+var ErrLocked = errors.New("another process writes this journal: wait for its run to end")

@@ -95,7 +95,7 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 	if errors.Is(err, journal.ErrLocked) {
 		return nil, none, cli.Failf(cli.ExitUsage, "wait until it has ended", "%s: the run still goes on", o.dir)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) { // elsewhere a torn tail is the scanner's error
 		return nil, none, fmt.Errorf("%s: %w", o.dir, err)
 	}
 	if warn != nil && (tail.Rows > 0 || tail.Details > 0) {

@@ -41,9 +41,9 @@ func need(t *testing.T, programs ...string) {
 
 // A lab is one sealed task with its keys.
 type lab struct {
-	t      *testing.T
-	dir    string
-	n      int
+	t   *testing.T
+	dir string
+	n   int
 }
 
 func newLab(t *testing.T) *lab {
