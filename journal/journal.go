@@ -18,6 +18,8 @@
 // network.
 package journal
 
+import "errors"
+
 import (
 	"fmt"
 )

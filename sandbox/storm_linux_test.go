@@ -166,3 +166,34 @@ os.rename(os.readlink("/proc/self/fd/%d" % at), "short"); print(os.listdir("shor
 	}
 	r.closed(t)
 }
+
+// A call that waits for a peer, an open of a FIFO, is interrupted by signals as
+// outside: a deadly one ends the process, a handler makes it return EINTR or
+// start again as the handler asks.
+func TestSandboxSignalsInterruptWaitingOpen(t *testing.T) {
+	needs(t, "python3", "timeout")
+	ws := simple(t)
+	r := run(t, sandbox.Config{Workspace: ws, Command: []string{"/bin/sh", "-c", `mkfifo p; timeout 0.1 cat p; echo $?
+python3 -u - <<'P'
+import ctypes, os, signal, subprocess, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+calls = []
+def open_fifo():
+    return libc.open(b"p", os.O_RDONLY), ctypes.get_errno()
+signal.signal(signal.SIGALRM, lambda *a: calls.append("handler"))
+signal.siginterrupt(signal.SIGALRM, True)
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+print(open_fifo()[1] == 4)
+signal.siginterrupt(signal.SIGALRM, False) # SA_RESTART
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+subprocess.Popen(["sh", "-c", "sleep 0.5; echo peer > p"])
+fd, _ = open_fifo()
+print(fd > 2, os.read(fd, 9), calls)
+p = subprocess.Popen(["cat", "p"]); time.sleep(0.1); p.send_signal(signal.SIGSTOP); time.sleep(0.2); p.send_signal(signal.SIGCONT)
+subprocess.run(["sh", "-c", "echo again > p"]); print(p.wait())
+P`}})
+	if want := "124\nTrue\nTrue b'peer\\n' ['handler', 'handler']\nagain\n0\n"; r.stdout != want {
+		t.Errorf("stdout %q, want %q; stderr %q", r.stdout, want, r.stderr)
+	}
+	r.closed(t)
+}

@@ -56,6 +56,8 @@ type call struct {
 	tid  int
 	proc uint32
 	name string
+	// waits: the call waits for a peer. EINTR means that its caller has a signal.
+	waits bool
 }
 
 // worker is one thread.
@@ -72,6 +74,9 @@ func (b *Broker) Start(n int) error {
 	b.expected, b.stuck = map[int]image{}, map[uint64]*record.Event{}
 	b.devices = map[uint64]bool{}
 	b.handlers = map[int32]handler{}
+	if err := catchWake(); err != nil {
+		return err
+	}
 	for name, h := range calls {
 		if nr, ok := b.Arch.Number(name); ok {
 			b.handlers[nr] = h
@@ -196,6 +201,9 @@ func (w *worker) reply(c *call, seq uint64, answer func() error) error {
 func (w *worker) fail(c *call, e *record.Event, result syscall.Errno) {
 	e.Result = result
 	e.Path, e.Path2 = shorten(e.Path), shorten(e.Path2)
+	if c.waits && result == unix.EINTR {
+		result = restart
+	}
 	if err := w.finish(c, e, func() error { return w.Listener.Fail(c.ID, result) }); err != nil {
 		w.fatal(err)
 	}
@@ -250,7 +258,7 @@ func (w *worker) apart(c *call, e *record.Event, f func(t *worker) func()) {
 	id := c.ID
 	e.Proc = c.proc
 	e.Detail.Syscall = c.name
-	pending := *e
+	pending, mine := *e, *c
 	w.mu.Lock()
 	full := len(w.stuck) >= maxApart
 	if !full {
@@ -267,7 +275,11 @@ func (w *worker) apart(c *call, e *record.Event, f func(t *worker) func()) {
 			w.fatal(err)
 			return
 		}
-		then := f(t)
+		var then func()
+		if err := t.interruptible(&mine, func() { then = f(t) }); err != nil {
+			w.fatal(err)
+			return
+		}
 		w.mu.Lock()
 		_, waiting := w.stuck[id]
 		delete(w.stuck, id)

@@ -314,6 +314,7 @@ func (w *worker) handOver(c *call, e *record.Event, o *opening) {
 // wait opens what blocks until a peer comes, on a thread of its own.
 func (w *worker) wait(c *call, e *record.Event, o *opening) {
 	mine, second := *c, *o
+	mine.waits = true
 	if second.at.own {
 		fd, err := unix.FcntlInt(uintptr(o.at.dir), unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {

@@ -135,6 +135,7 @@ func (w *worker) connectFor(c *call, e *record.Event, target int) {
 		return
 	}
 	mine := *c
+	mine.waits = true
 	w.apart(c, e, func(t *worker) func() {
 		defer unix.Close(path)
 		defer unix.Close(socket)
