@@ -18,9 +18,8 @@
 // network.
 package journal
 
-import "errors"
-
 import (
+	"errors"
 	"fmt"
 )
 
