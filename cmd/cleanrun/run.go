@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -133,7 +132,8 @@ func usage125(err error) error {
 // doRun records one command and returns the folder it recorded into.
 func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, string, error) {
 	c := sandbox.Config{Command: o.command, Observe: o.observe, Env: os.Environ(), Stdin: o.stdin, Stdout: o.stdout, Stderr: o.stderr,
-		ToolDirs: toolDirs(), HiddenHints: homes()}
+		HiddenHints: homes()}
+	tools := toolDirs()
 	c.Progress = func(r sandbox.Progress) { p.Update(r.Rows, 0, "events") }
 	c.Start.Agent, c.Start.Model = o.agent, o.model
 
@@ -224,6 +224,7 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 	if err != nil {
 		return nil, "", err
 	}
+	c.ToolDirs = tools()
 	res, err := sandbox.Run(context.Background(), c)
 	if err != nil {
 		return nil, "", fmt.Errorf("%w (what was recorded is in %s)", err, dir)
@@ -307,23 +308,26 @@ func makeRunDir(out, workspace string) (string, error) {
 	return abs, nil
 }
 
-// toolDirs are folders of tools that live outside the system's.
-func toolDirs() []string {
-	var dirs []string
-	for _, v := range []string{"GOROOT", "GOMODCACHE"} {
-		d := os.Getenv(v)
-		if d == "" {
-			out, err := exec.Command("go", "env", v).Output()
-			if err != nil {
-				continue // no Go here
+// toolDirs are folders of tools that live outside the system's: what Go itself
+// says, since its settings have several sources. They come later, because asking
+// takes longer than most of the rest.
+func toolDirs() func() []string {
+	ch := make(chan []string, 1)
+	go func() {
+		var dirs []string
+		out, err := exec.Command("go", "env", "GOROOT", "GOMODCACHE").Output()
+		if err != nil {
+			out = nil // no Go here
+		}
+		for d := range strings.Lines(string(out)) {
+			d = strings.TrimSpace(d)
+			if st, err := os.Stat(d); d != "" && err == nil && st.IsDir() {
+				dirs = append(dirs, d)
 			}
-			d = string(bytes.TrimSpace(out))
 		}
-		if st, err := os.Stat(d); d != "" && err == nil && st.IsDir() {
-			dirs = append(dirs, d)
-		}
-	}
-	return dirs
+		ch <- dirs
+	}()
+	return func() []string { return <-ch }
 }
 
 // homes are the folders in which people keep what a run must not find.
