@@ -64,7 +64,7 @@ type inspected struct {
 	Torn      string      `json:"torn,omitempty"`
 	Outcome   string      `json:"outcome,omitempty"`
 	Code      *uint32     `json:"code,omitempty"`
-	OutOf     uint64      `json:"out_of_scope"`
+	OutOf     uint64      `json:"outOfScope"`
 	Bytes     uint64      `json:"bytes"`
 	Processes uint64      `json:"processes"`
 	Lost      uint64      `json:"lost"`
@@ -83,7 +83,7 @@ type eventJSON struct {
 	Errno      int32    `json:"errno"`
 	Bytes      uint64   `json:"bytes"`
 	Object     uint32   `json:"object,omitempty"`
-	OutOfScope bool     `json:"out_of_scope,omitempty"`
+	OutOfScope bool     `json:"outOfScope,omitempty"`
 	Path       string   `json:"path,omitempty"`
 	Path2      string   `json:"path2,omitempty"`
 	Argv       []string `json:"argv,omitempty"`

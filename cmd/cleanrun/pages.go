@@ -15,7 +15,7 @@ import (
 type formatVersions struct {
 	Version  string `json:"version"`
 	Journal  string `json:"journal"`
-	Sealed   string `json:"sealed_set"`
+	Sealed   string `json:"sealedSet"`
 	Evidence string `json:"evidence"`
 	Profile  string `json:"profile"`
 }

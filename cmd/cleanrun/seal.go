@@ -44,7 +44,7 @@ Refuses a task that gives its own answer away (in the prompt, the workspace or i
 			return err
 		}
 		if e.JSON {
-			return e.PrintJSON(sum)
+			return e.PrintJSON(sealJSON(v.out, sum))
 		}
 		for _, w := range sum.Warnings {
 			e.Warn("%s", w)
@@ -101,6 +101,41 @@ func doSeal(task, audit, sign, out, export string) (*seal.Summary, error) {
 		}
 	}
 	return sum, nil
+}
+
+type sealedGroup struct {
+	Source    string `json:"source"`
+	Kind      string `json:"kind"`
+	Class     string `json:"class"`
+	Items     int    `json:"items"`
+	Padded    int    `json:"padded"`
+	Threshold int    `json:"threshold"`
+}
+
+type sealedTask struct {
+	File      string         `json:"file"`
+	Benchmark string         `json:"benchmark"`
+	Task      string         `json:"task"`
+	Groups    []sealedGroup  `json:"groups"`
+	Novel     int            `json:"novel"`
+	Kept      int            `json:"kept"`
+	Allowed   int            `json:"allowed"`
+	Controls  int            `json:"controls"`
+	Uncovered map[string]int `json:"uncovered"`
+	TooSmall  bool           `json:"tooSmall"`
+	Warnings  []string       `json:"warnings"`
+}
+
+func sealJSON(file string, s *seal.Summary) sealedTask {
+	out := sealedTask{File: file, Benchmark: s.Benchmark, Task: s.Task, Groups: []sealedGroup{}, Novel: s.Novel, Kept: s.Kept, Allowed: s.Allowed,
+		Controls: s.Controls, Uncovered: map[string]int{}, TooSmall: s.TooSmall, Warnings: append([]string{}, s.Warnings...)}
+	for _, g := range s.Groups {
+		out.Groups = append(out.Groups, sealedGroup{g.Source, kindName(g.Kind), className(g.Class), g.Items, g.Padded, g.Threshold})
+	}
+	for _, c := range s.Uncovered {
+		out.Uncovered[kindName(c.Kind)] = int(c.N)
+	}
+	return out
 }
 
 func sealText(out string, s *seal.Summary) string {
