@@ -28,5 +28,6 @@ if [ "$(id -u)" != 0 ]; then
   echo "tests: missing$need, and not root: sandbox tests that start them are left out" >&2
   exit 0
 fi
-apt-get update -qq
-DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $need
+if ! { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $need; }; then
+  echo "tests: could not install$need: sandbox tests that start them are left out" >&2
+fi
