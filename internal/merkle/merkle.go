@@ -31,23 +31,27 @@ func (t *Tree) Push(leaf [32]byte) {
 
 // fold replaces the last two subtrees by the node above them.
 func (t *Tree) fold() {
-	var node [65]byte
-	node[0] = 1
 	t.depth--
-	copy(node[1:], t.stack[t.depth-1][:])
-	copy(node[33:], t.stack[t.depth][:])
-	t.stack[t.depth-1] = sha256.Sum256(node[:])
+	t.stack[t.depth-1] = node(&t.stack[t.depth-1], &t.stack[t.depth])
 }
 
-// Root returns the root, of no leaf SHA-256 of the empty string, and empties
-// the tree.
+func node(left, right *[32]byte) [32]byte {
+	var b [65]byte
+	b[0] = 1
+	copy(b[1:], left[:])
+	copy(b[33:], right[:])
+	return sha256.Sum256(b[:])
+}
+
+// Root returns the root of the leaves so far, of none SHA-256 of the empty
+// string.
 func (t *Tree) Root() [32]byte {
-	defer func() { t.size, t.depth = 0, 0 }()
 	if t.size == 0 {
 		return sha256.Sum256(nil)
 	}
-	for t.depth > 1 {
-		t.fold()
+	root := t.stack[t.depth-1]
+	for i := t.depth - 2; i >= 0; i-- {
+		root = node(&t.stack[i], &root)
 	}
-	return t.stack[0]
+	return root
 }
