@@ -22,6 +22,7 @@ type slot struct {
 type tally struct {
 	inbound, network, authored, explained, seen     uint64
 	firstIn, firstNetwork, firstAuthored, firstSeen uint64
+	spoken                                          bool // the model had spoken before the first authored item
 }
 
 // A way is how content with an item went.
@@ -58,6 +59,7 @@ func (j *judge) content() {
 		if e.origin == journal.OriginReply {
 			j.replied = true
 		}
+		j.spoken = j.spoken || e.origin == journal.OriginModel && e.size > 0
 		base := j.ev.base(i)
 		if !computed[base] {
 			hits[base], computed[base] = j.ix.hits(j.ev.entries[base].Digests), true
@@ -114,6 +116,9 @@ func (j *judge) enter(seq uint64, e *event, m member, replied bool) {
 		if !s.authored && replied {
 			s.generated = true
 			t.explained++
+		}
+		if t.authored == 0 {
+			t.spoken = j.spoken
 		}
 		see(&s.authored, &t.authored, &t.firstAuthored, wayAuthored)
 	case journal.OriginDriver:
@@ -182,7 +187,8 @@ func (j *judge) groups() {
 
 // authored says why content that the run wrote is not accounted for, or "". With
 // parsed replies these must hold at least half of it, an opaque channel beside
-// them or not. Without, any declared model channel may be its source.
+// them or not. Without, a declared model channel may be its source, if anything
+// came through it before: a silent model wrote nothing.
 func (j *judge) authored(group *contraband.Group, t *tally) string {
 	if j.replied {
 		if 2*t.explained < t.authored || group.Class.Whole() && t.explained < t.authored {
@@ -191,7 +197,7 @@ func (j *judge) authored(group *contraband.Group, t *tally) string {
 		return ""
 	}
 	for _, c := range j.ev.start.Channels {
-		if c.Role == roleModel {
+		if c.Role == roleModel && t.spoken {
 			return ""
 		}
 	}

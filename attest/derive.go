@@ -92,6 +92,7 @@ type judge struct {
 	tallies []tally // by group number
 	sights  []sight
 	replied bool // some reply was parsed
+	spoken  bool // some byte came on an opaque model channel so far
 }
 
 // note adds to a reason. Its event is the first row concerned, or 0 if only the

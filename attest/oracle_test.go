@@ -193,7 +193,7 @@ func (o *oracle) derive() verdictOf {
 		switch {
 		case parsed && (explained*2 < wrote || whole && explained != wrote):
 			note(attest.ReasonUnexplained, firstWrote, wrote)
-		case !parsed && !o.script.Model:
+		case !parsed && !(o.script.Model && slices.ContainsFunc(seqOf(firstWrote), func(i int) bool { return o.from(i) == "model" && o.script.Rows[i].Phase != "grade" })):
 			note(attest.ReasonAuthored, firstWrote, wrote)
 		}
 	}

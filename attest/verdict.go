@@ -59,7 +59,7 @@ const (
 // Reason ids that make a run INCONCLUSIVE if nothing makes it DIRTY.
 const (
 	ReasonTrace         = "trace"                // sealed items came in, but fewer than the limit
-	ReasonAuthored      = "authored"             // the run wrote sealed content and no channel is declared that it can be from
+	ReasonAuthored      = "authored"             // the run wrote sealed content and no model had spoken that it can be from
 	ReasonUnexplained   = "authored-unexplained" // the earlier replies of the model hold less than half of it
 	ReasonControls      = "controls-missing"     // a challenged control was not opened or not seen
 	ReasonOpaque        = "opaque"               // content that no view could read
@@ -115,7 +115,7 @@ var meanings = map[string]struct{ says, next string }{
 	ReasonNamed:         {"items that name the task came in from the network: %d", "find with cleanrun explain what was fetched"},
 	ReasonOutOfScope:    {"accesses outside the allowed roots and grants: %d", "find with cleanrun explain who made them; grant the path in task.yaml if it is legitimate"},
 	ReasonTrace:         {"sealed items came in, below the limit: %d", "look with cleanrun explain whether it is a shared excerpt or a leak"},
-	ReasonAuthored:      {"sealed items were written by the run itself, and no model channel is declared: %d", "declare the channel that the model speaks on in task.yaml, seal and run again"},
+	ReasonAuthored:      {"sealed items were written by the run itself, and no declared model channel had spoken: %d", "declare the channel that the model speaks on in task.yaml, seal and run again; or look with cleanrun explain where they come from"},
 	ReasonUnexplained:   {"sealed items were written by the run itself and stand in no earlier reply of the model: %d", "look with cleanrun explain which program wrote them"},
 	ReasonControls:      {"challenged control fragments were not shown: %d", "attest with the task key and profile of this set"},
 	ReasonOpaque:        {"rows with content that no view can read: %d", "keep encrypted and unknown formats out of the run, or declare the channel"},

@@ -135,7 +135,7 @@ func describeFinding(f attest.Finding) string {
 func wrote(reason string) string {
 	switch reason {
 	case attest.ReasonAuthored:
-		return ", written by the run with no model channel declared"
+		return ", written by the run with nothing from a declared model channel before"
 	case attest.ReasonUnexplained:
 		return ", written by the run and absent from the model's replies"
 	case attest.ReasonTrace:
