@@ -46,6 +46,8 @@ type Broker struct {
 	stuck    map[uint64]*record.Event // opens that wait for a peer, by notification
 	command  bool                     // the command's exec was seen
 	devices  map[uint64]bool          // device number to pseudo file system
+
+	names sync.Mutex // held while a name of a file goes or comes, but for creating it
 }
 
 type handler func(w *worker, c *call)

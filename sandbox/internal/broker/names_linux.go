@@ -156,39 +156,64 @@ func (w *worker) unlink(c *call, dirfd int32, addr uint64, flags int) {
 	if flags&unix.AT_REMOVEDIR != 0 {
 		e.Flags |= journal.FlagDirectory
 	}
-	f, err := w.lastName(s, e)
+	w.names.Lock()
+	defer w.names.Unlock()
+	p, err := w.lastName(s, e)
 	if err != nil {
 		w.fatal(err)
 	}
 	w.Recorder.Touched(s.name)
 	result := errnoOf(unix.Unlinkat(s.dir, s.base, flags))
-	if f != nil {
-		f.Unlock()
-	}
+	w.parted(p)
 	w.fail(c, e, result)
 }
 
+// A parting is a file that is about to lose a name.
+type parting struct {
+	file *record.File // locked, or nil
+	fd   int          // keeps the inode until parted
+}
+
 // lastName dates what the run wrote to a file that is about to lose its last
-// name. It returns the file locked, or nil.
-func (w *worker) lastName(s slot, e *record.Event) (*record.File, error) {
+// name. The caller holds names, so that the name leads to the same file until
+// parted.
+func (w *worker) lastName(s slot, e *record.Event) (parting, error) {
+	fd, err := unix.Openat(s.dir, s.base, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return parting{}, nil
+	}
 	var st unix.Stat_t
-	if unix.Fstatat(s.dir, s.base, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, nil
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		unix.Close(fd)
+		return parting{}, nil
 	}
-	f := w.Recorder.Known(&st)
-	if f == nil {
-		return nil, nil
+	p := parting{w.Recorder.Known(&st), fd}
+	if p.file == nil {
+		unix.Close(fd)
+		return p, nil
 	}
-	e.Object = f.Number
-	f.Lock()
-	if st.Nlink != 1 || !f.Pending() {
-		return f, nil
+	e.Object = p.file.Number
+	p.file.Lock()
+	if st.Nlink != 1 || !p.file.Pending() {
+		return p, nil
 	}
-	var err error
-	if e := w.rights.With(func() { err = w.Recorder.Date(f) }); e != nil {
+	if e := w.rights.With(func() { err = w.Recorder.Date(p.file) }); e != nil {
 		err = e
 	}
-	return f, err
+	return p, err
+}
+
+// parted notes that a file lost its last name, before its inode number is free.
+func (w *worker) parted(p parting) {
+	if p.file == nil {
+		return
+	}
+	var st unix.Stat_t
+	if unix.Fstat(p.fd, &st) == nil && st.Nlink == 0 {
+		w.Recorder.Unnamed(p.file, true)
+	}
+	p.file.Unlock()
+	unix.Close(p.fd)
 }
 
 func (w *worker) link(c *call, dir1 int32, addr1 uint64, dir2 int32, addr2 uint64, flags int) {
@@ -231,9 +256,20 @@ func (w *worker) link(c *call, dir1 int32, addr1 uint64, dir2 int32, addr2 uint6
 	if w.gone(c, e) {
 		return
 	}
+	w.names.Lock()
+	defer w.names.Unlock()
+	var st, second unix.Stat_t
+	var f *record.File
+	if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
+		if f = w.Recorder.Known(&st); f != nil && st.Nlink == 0 {
+			w.Recorder.Unnamed(f, false) // O_TMPFILE: this may be its first name
+		}
+	}
 	// The descriptor, not the path again: what is linked is what is recorded.
 	result := errnoOf(unix.Linkat(w.proc, again(fd), s.dir, s.base, unix.AT_SYMLINK_FOLLOW))
-	var st, second unix.Stat_t
+	if f != nil && st.Nlink == 0 && result != 0 {
+		w.Recorder.Unnamed(f, true)
+	}
 	if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
 		f := w.Recorder.File(&st, false)
 		e.Object = f.Number
@@ -269,7 +305,9 @@ func (w *worker) rename(c *call, dir1 int32, addr1 uint64, dir2 int32, addr2 uin
 	}
 	var st unix.Stat_t
 	moved := unix.Fstatat(from.dir, strings.TrimRight(from.base, "/"), &st, unix.AT_SYMLINK_NOFOLLOW) == nil
-	var over *record.File
+	w.names.Lock()
+	defer w.names.Unlock()
+	var over parting
 	if flags&(unix.RENAME_EXCHANGE|unix.RENAME_NOREPLACE) == 0 {
 		var err error
 		var gone record.Event
@@ -285,9 +323,7 @@ func (w *worker) rename(c *call, dir1 int32, addr1 uint64, dir2 int32, addr2 uin
 	if result == unix.EXDEV && flags&^unix.RENAME_NOREPLACE == 0 {
 		result = moveDir(from.dir, strings.TrimRight(from.base, "/"), to.dir, strings.TrimRight(to.base, "/"), flags == 0, 0)
 	}
-	if over != nil {
-		over.Unlock()
-	}
+	w.parted(over)
 	if result == 0 && moved && st.Mode&unix.S_IFMT == unix.S_IFREG {
 		if f := w.Recorder.Known(&st); f != nil {
 			f.Lock()

@@ -287,6 +287,11 @@ func (w *worker) opened(c *call, e *record.Event, o *opening, result syscall.Err
 	switch kind := o.st.Mode & unix.S_IFMT; {
 	case kind == unix.S_IFDIR:
 		e.Flags |= journal.FlagDirectory
+	case kind == unix.S_IFIFO && onReadOnly(o.fd):
+		// Who is at its other end is not of the run: what comes in would be no
+		// row's content.
+		w.fail(c, e, unix.EACCES)
+		return
 	case kind != unix.S_IFREG || w.pseudo(o.fd, &o.st):
 		e.Flags |= journal.FlagPseudo
 	default:
@@ -294,6 +299,12 @@ func (w *worker) opened(c *call, e *record.Event, o *opening, result syscall.Err
 		return
 	}
 	w.handOver(c, e, o)
+}
+
+// onReadOnly tells a file of the host: what a run can make lies on writable mounts.
+func onReadOnly(fd int) bool {
+	var fs unix.Statfs_t
+	return unix.Fstatfs(fd, &fs) != nil || fs.Flags&unix.ST_RDONLY != 0
 }
 
 func (w *worker) handOver(c *call, e *record.Event, o *opening) {

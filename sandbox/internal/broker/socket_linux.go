@@ -105,8 +105,7 @@ func (w *worker) connectPath(c *call, e *record.Event, p string) {
 	defer unix.Close(fd)
 	e.Path = w.nameOf(fd)
 	w.asked(e, p)
-	var fs unix.Statfs_t
-	if unix.Fstatfs(fd, &fs) != nil || fs.Flags&unix.ST_RDONLY != 0 {
+	if onReadOnly(fd) {
 		w.fail(c, e, unix.EACCES)
 		return
 	}

@@ -32,19 +32,23 @@ type File struct {
 	path    string
 	handle  int      // O_PATH while pending, else -1
 	readers []uint32 // processes that hold it open for reading while somebody may write
+
+	unnamed bool // it has no name any more, or none yet; guarded by the Recorder
 }
 
 // File returns the file of an inode. fresh says that the run made it just now:
-// the number of an inode is used again after its file is gone.
+// the number of an inode is used again after its file is gone. So is it for a
+// file that the overlay copies up under a new number, one with several names or
+// from another file system: it must not pass for the run's own.
 func (r *Recorder) File(st *unix.Stat_t, fresh bool) *File {
 	id := fileID{uint64(st.Dev), st.Ino}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if f := r.files[id]; f != nil && !fresh {
+	if f := r.known(st); f != nil && !fresh {
 		return f
 	}
 	r.objects++
-	f := &File{Number: r.objects, handle: -1}
+	f := &File{Number: r.objects, handle: -1, unnamed: st.Nlink == 0}
 	if fresh {
 		f.Emptied()
 	}
@@ -56,7 +60,24 @@ func (r *Recorder) File(st *unix.Stat_t, fresh bool) *File {
 func (r *Recorder) Known(st *unix.Stat_t) *File {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.files[fileID{uint64(st.Dev), st.Ino}]
+	return r.known(st)
+}
+
+// known leaves out a file without a name if the inode has one.
+func (r *Recorder) known(st *unix.Stat_t) *File {
+	f := r.files[fileID{uint64(st.Dev), st.Ino}]
+	if f != nil && f.unnamed && st.Nlink > 0 {
+		return nil
+	}
+	return f
+}
+
+// Unnamed notes whether a file is without a name. The caller holds a descriptor
+// of it, so that its inode number is not used again before this is noted.
+func (r *Recorder) Unnamed(f *File, unnamed bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f.unnamed = unnamed
 }
 
 // Alias notes a second inode number of a file. One that is in use stays.
