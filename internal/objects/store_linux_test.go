@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
@@ -162,8 +163,8 @@ func TestSameContentOnce(t *testing.T) {
 	s, dir := newStore(t)
 	tmp := t.TempDir()
 	var wg sync.WaitGroup
-	for range 8 {
-		f := write(t, filepath.Join(tmp, "f"), random(2*chunk))
+	for i := range 8 {
+		f := write(t, filepath.Join(tmp, strconv.Itoa(i)), random(2*chunk))
 		wg.Go(func() {
 			if _, err := s.Put(int(f.Fd()), false); err != nil {
 				t.Error(err)
