@@ -12,6 +12,7 @@ type tables struct {
 	key        contraband.TaskKey
 	orders     [2]order                      // of gram48 and gram24
 	filter     []uint32                      // sorted
+	starts     *[1<<startBits + 1]uint32     // where in filter the values with these leading bits begin
 	coarse     *[1 << coarseBits / 64]uint64 // a bit for each value of a filter entry without its low bits
 	values     *contraband.Filter
 	canaryOut  [256]uint64 // values.Table rotated out of the window
@@ -21,6 +22,8 @@ type tables struct {
 const (
 	coarseBits  = 17 // 16 KiB, which stay in the cache
 	coarseShift = contraband.FilterBits - coarseBits
+	startBits   = 12
+	startShift  = contraband.FilterBits - startBits
 )
 
 func newTables(key contraband.TaskKey, filter []uint32) *tables {
@@ -31,6 +34,13 @@ func newTables(key contraband.TaskKey, filter []uint32) *tables {
 	t.coarse = new([1 << coarseBits / 64]uint64)
 	for _, v := range t.filter {
 		t.coarse[v>>coarseShift/64] |= 1 << (v >> coarseShift % 64)
+	}
+	t.starts = new([1<<startBits + 1]uint32)
+	for _, v := range t.filter {
+		t.starts[v>>startShift+1]++
+	}
+	for i := range 1 << startBits {
+		t.starts[i+1] += t.starts[i]
 	}
 	for i, x := range t.values.Table {
 		t.canaryOut[i] = bits.RotateLeft64(x, contraband.CanarySize)
@@ -46,7 +56,8 @@ func (t *tables) passes(v uint32) bool {
 	if t.coarse[v>>coarseShift/64]&(1<<(v>>coarseShift%64)) == 0 {
 		return false
 	}
-	_, found := slices.BinarySearch(t.filter, v)
+	i := v >> startShift
+	_, found := slices.BinarySearch(t.filter[t.starts[i]:t.starts[i+1]], v)
 	return found
 }
 

@@ -3,6 +3,7 @@ package canon
 import (
 	"crypto/sha256"
 	"hash"
+	"unicode/utf8"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
 )
@@ -57,11 +58,26 @@ func (s *Stream) Chunk(p []byte, emit Emit) (canonical uint64) {
 	before := s.total
 	s.widen(p, emit)
 	for len(p) > 0 {
-		n := min(len(p), blockSize)
+		n := blockEnd(p)
 		s.block(p[:n], false, emit)
 		p = p[n:]
 	}
 	return s.total - before
+}
+
+// blockEnd is at most blockSize and, if it can be, after a byte that composes
+// with nothing: then the former holds nothing back and need not join it to the
+// next block.
+func blockEnd(p []byte) int {
+	if len(p) <= blockSize {
+		return len(p)
+	}
+	for n := blockSize; n > blockSize-64; n-- {
+		if c := p[n-1]; c < utf8.RuneSelf && !isLetter(c) {
+			return n
+		}
+	}
+	return blockSize
 }
 
 // End takes the end of the content: it emits what waited for more, and the only

@@ -115,14 +115,19 @@ func winnow(picks []int, v []uint32, w int) []int {
 	return picks
 }
 
+// rightmost is the position of the last of the smallest of v[lo:hi], which is
+// not empty. A value and its position from the end make one number, whose
+// minimum takes no branch; two minima go side by side.
 func rightmost(v []uint32, lo, hi int) int {
-	m := lo
-	for i := lo + 1; i < hi; i++ {
-		if v[i] <= v[m] {
-			m = i
-		}
+	v = v[lo:hi]
+	n := len(v)
+	a, b := uint64(v[0])<<32|uint64(n), ^uint64(0)
+	i := n & 1
+	for ; i+1 < n; i += 2 {
+		a = min(a, uint64(v[i])<<32|uint64(n-i))
+		b = min(b, uint64(v[i+1])<<32|uint64(n-i-1))
 	}
-	return m
+	return hi - int(uint32(min(a, b)))
 }
 
 // poor tells whether b has fewer than minDistinct distinct bytes.
