@@ -286,7 +286,7 @@ func stageFailure(b []byte) error {
 		return err
 	}
 	if m.What != "" {
-		return &Unavailable{What: m.What, Err: errors.New(m.Error), Hint: m.Hint}
+		return m.failure()
 	}
 	return errors.New(m.Error)
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -179,7 +178,7 @@ func shim(s *stage) error {
 		os.Exit(OwnFailure)
 	}
 	err = syscall.Exec(path, s.Command, s.Env)
-	return fmt.Errorf("execute %s: %w", path, err)
+	return &NotExecuted{fmt.Errorf("execute %s: %w", path, err)}
 }
 
 func readControl() error {
@@ -215,5 +214,5 @@ func lookPath(name, path string) (string, error) {
 			return p, nil
 		}
 	}
-	return "", fmt.Errorf("command %q: %w on PATH inside the sandbox", name, exec.ErrNotFound)
+	return "", &NotExecuted{fmt.Errorf("command %q: not found on the PATH inside the sandbox, %s", name, path)}
 }

@@ -29,16 +29,32 @@ type message struct {
 	Rows   uint64
 	Result *Result
 	Error  string
-	What   string // of an Unavailable
+	What   string // of an Unavailable, or whatCommand
 	Hint   string
+}
+
+// whatCommand marks the message of a NotExecuted.
+const whatCommand = "command"
+
+// failure is the error that a message carries, nil if it carries none.
+func (m message) failure() error {
+	switch {
+	case m.What == whatCommand:
+		return &NotExecuted{errors.New(m.Error)}
+	case m.What != "":
+		return &Unavailable{What: m.What, Err: errors.New(m.Error), Hint: m.Hint}
+	case m.Error != "":
+		return errors.New("sandbox: " + m.Error)
+	}
+	return nil
 }
 
 // workers of the broker. More do not help: the program waits for each answer.
 const workers = 2
 
 // Run runs the command and closes its journal. An error means that there is no
-// result: *Unavailable, *Refused, or a failure of the recorder, which leaves the
-// journal open or abandoned. The command's own failure is no error.
+// result: *Unavailable, *Refused, *NotExecuted, or a failure of the recorder, which
+// leaves the journal open or abandoned. The command's own failure is no error.
 //
 // Canceling ctx, SIGTERM, SIGHUP or a second SIGINT kills the run; the first
 // SIGINT is the program's to decide.
@@ -259,10 +275,8 @@ func receive(control *os.File, progress func(Progress)) (*Result, error) {
 			return nil, fmt.Errorf("sandbox: message from broker: %w", err)
 		}
 		switch {
-		case m.What != "":
-			failure = &Unavailable{What: m.What, Err: errors.New(m.Error), Hint: m.Hint}
-		case m.Error != "":
-			failure = errors.New("sandbox: " + m.Error)
+		case m.What != "" || m.Error != "":
+			failure = m.failure()
 		case m.Result != nil:
 			res = m.Result
 		case progress != nil:

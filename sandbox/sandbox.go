@@ -96,6 +96,13 @@ func (e *Unavailable) Error() string {
 
 func (e *Unavailable) Unwrap() error { return e.Err }
 
+// NotExecuted says that the command itself could not be found or executed as the
+// sandbox shows it.
+type NotExecuted struct{ Err error }
+
+func (e *NotExecuted) Error() string { return fmt.Sprintf("sandbox: %v", e.Err) }
+func (e *NotExecuted) Unwrap() error { return e.Err }
+
 // Refused says that a configuration cannot be run as it is.
 type Refused struct {
 	Field string // of Config

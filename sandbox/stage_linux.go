@@ -76,6 +76,10 @@ func report(err error) {
 	if errors.As(err, &u) {
 		m.What, m.Hint, m.Error = u.What, u.Hint, u.Err.Error()
 	}
+	var c *NotExecuted
+	if errors.As(err, &c) {
+		m.What, m.Error = whatCommand, c.Err.Error()
+	}
 	send(m)
 }
 

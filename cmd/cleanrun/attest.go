@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
@@ -88,6 +89,12 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 	var score *attest.Score
 	if o.score != "" {
 		score = &attest.Score{Value: o.score, Source: attest.ScoreAsserted}
+	}
+	if given, err := readFile(filepath.Join(o.dir, "task.sealed"), contraband.MaxSetSize+1<<16); err == nil && !bytes.Equal(given, file) {
+		return nil, none, cli.Failf(cli.ExitUsage, "give "+filepath.Join(o.dir, "task.sealed")+", or name another run folder", "%s is not the sealed set that %s was run with", o.sealed, o.dir)
+	}
+	if _, err := os.Stat(filepath.Join(o.dir, journal.RowsFile)); errors.Is(err, os.ErrNotExist) {
+		return nil, none, cli.Failf(cli.ExitUsage, "", "%s: no journal in this folder; want a folder that cleanrun run wrote", o.dir)
 	}
 	// A run that was killed may have left half a row. What was cut is said in the
 	// report; the journal stays open, so the run can never be CLEAN.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,8 +72,8 @@ The exit code is CMD's, 128+n if signal n ended it; 125 if the run failed by its
 		f.Uint(&v.attempt, "attempt", "`number` of the attempt, from 1")
 	},
 	Run: func(e *cli.Env, args []string) error {
-		if err := noArgs(args); err != nil {
-			return usage125(err)
+		if len(args) > 0 {
+			return cli.Failf(cli.ExitRunner, "cleanrun run [flags] -- CMD ARG...", "unexpected argument %q: the command goes after --", args[0])
 		}
 		v := runFlags
 		if e.Program == nil {
@@ -82,7 +83,10 @@ The exit code is CMD's, 128+n if signal n ended it; 125 if the run failed by its
 		if e.JSON {
 			v.stdout = e.Stderr // stdout is for the object
 		}
-		p := cli.NewProgress(e.Stderr, "recording")
+		var p *cli.Progress
+		if !cli.Terminal(e.Stdout) { // else it is the program's own screen
+			p = cli.NewProgress(e.Stderr, "recording")
+		}
 		res, dir, err := doRun(v, p, e.Warn)
 		p.Done()
 		if err != nil {
@@ -125,6 +129,11 @@ func usage125(err error) error {
 	var refused *sandbox.Refused
 	if errors.As(err, &refused) {
 		return &cli.Error{Code: cli.ExitRunner, Err: err, Hint: refused.Hint}
+	}
+	var not *sandbox.NotExecuted
+	if errors.As(err, &not) {
+		return &cli.Error{Code: cli.ExitRunner, Err: err, Hint: "CMD starts in the workspace and must be a program, or a script with a #! line, " +
+			"in the workspace, the system or a path of scope.grants; -observe shows the whole host"}
 	}
 	return &cli.Error{Code: cli.ExitRunner, Err: err}
 }
@@ -177,6 +186,9 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 	if c.Workspace == "/" {
 		return nil, "", cli.Failf(cli.ExitRunner, "cd into a project folder, or name one with -workspace", "the workspace is /: a workspace must be bounded")
 	}
+	if err := outside(o.out, c.Workspace); err != nil {
+		return nil, "", err
+	}
 
 	base, err := manifest.Build(c.Workspace, prompt)
 	if err != nil {
@@ -192,9 +204,13 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 		if task != nil && (set.Benchmark != task.Benchmark || set.Task != task.ID) {
 			return nil, "", cli.Failf(cli.ExitRunner, "", "%s seals %s/%s, and %s is %s/%s", o.sealed, set.Benchmark, set.Task, o.task, task.Benchmark, task.ID)
 		}
+		if set.Baseline != c.Start.Baseline && o.task == "" && o.prompt == "" {
+			return nil, "", cli.Failf(cli.ExitRunner, "give the sealed task's prompt with -prompt, or -task", "%s: workspace %s without a prompt is not what was sealed (got baseline %x, want %x)",
+				o.sealed, c.Workspace, c.Start.Baseline[:8], set.Baseline[:8])
+		}
 		if set.Baseline != c.Start.Baseline {
 			return nil, "", cli.Failf(cli.ExitRunner, "use the workspace and prompt that were sealed, unchanged, or seal again",
-				"%s: workspace %s and prompt differ from what was sealed (got baseline %x, want %x)", o.sealed, c.Workspace, c.Start.Baseline[:8], set.Baseline[:8])
+				"%s: workspace %s or prompt differ from what was sealed (got baseline %x, want %x)", o.sealed, c.Workspace, c.Start.Baseline[:8], set.Baseline[:8])
 		}
 		sealedBytes = file
 		c.Start.Benchmark, c.Start.Task, c.Start.Trial, c.Start.Attempt = set.Benchmark, set.Task, o.trial, o.attempt
@@ -209,7 +225,7 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 		warn("no -sealed: this run can be looked at, not attested")
 	}
 
-	dir, err := makeRunDir(o.out, c.Workspace)
+	dir, err := makeRunDir(o.out)
 	if err != nil {
 		return nil, "", err
 	}
@@ -286,18 +302,30 @@ func setScope(c *sandbox.Config, s contraband.Scope, channels []contraband.Chann
 	}
 }
 
+// outside refuses a recording inside the workspace: the run could read it.
+func outside(out, workspace string) error {
+	abs, err := filepath.Abs(cmp.Or(out, os.TempDir()))
+	if err != nil {
+		return err
+	}
+	if rel, err := filepath.Rel(workspace, abs); err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
+		return nil
+	}
+	if out == "" {
+		return cli.Failf(cli.ExitRunner, "name a folder outside the workspace with -o", "without -o the recording goes to %s, which is inside the workspace %s", abs, workspace)
+	}
+	return cli.Failf(cli.ExitRunner, "choose a folder outside the workspace with -o", "-o %s is inside the workspace %s, which the run can read", out, workspace)
+}
+
 // makeRunDir makes the folder of a recording. One that exists is refused: a
 // recording is never mixed with another.
-func makeRunDir(out, workspace string) (string, error) {
+func makeRunDir(out string) (string, error) {
 	if out == "" {
 		return os.MkdirTemp("", "cleanrun-run-")
 	}
 	abs, err := filepath.Abs(out)
 	if err != nil {
 		return "", err
-	}
-	if rel, err := filepath.Rel(workspace, abs); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
-		return "", cli.Failf(cli.ExitRunner, "choose a folder outside the workspace with -o", "-o %s is inside the workspace %s, which the run can read", out, workspace)
 	}
 	if err := os.Mkdir(abs, 0o700); err != nil {
 		if errors.Is(err, os.ErrExist) {

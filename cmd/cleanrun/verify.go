@@ -46,9 +46,6 @@ Exit codes: 0 verified CLEAN, 1 INVALID, 2 not a bundle, 3 INCONCLUSIVE or canno
 			}
 		} else {
 			printReport(e.Stdout, path, report)
-			if c := report.FailedCheck(); c != nil && c.Hint != "" {
-				fmt.Fprintf(e.Stderr, "cleanrun: hint: %s\n", c.Hint)
-			}
 		}
 		if report.Exit != 0 {
 			return cli.Exit(report.Exit)

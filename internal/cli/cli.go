@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -169,7 +170,11 @@ func (t *Table) run(e *Env, c *Command, args []string) error {
 		return nil
 	}
 	if err != nil {
-		return Failf(ExitUsage, t.Program+" help "+c.Name, "%w", err)
+		code, hint := ExitUsage, t.Program+" help "+c.Name
+		if c.Dashed {
+			code, hint = c.Fail, t.Program+" "+c.Name+" [flags] -- CMD ARG...; "+hint
+		}
+		return Failf(code, hint, "%w", err)
 	}
 	e.Program = program
 	return c.Run(e, rest)
@@ -194,6 +199,9 @@ func (t *Table) report(e *Env, c *Command, err error) int {
 	var h interface{ Hint() string }
 	if hint == "" && errors.As(err, &h) {
 		hint = h.Hint()
+	}
+	if hint == "" && errors.Is(err, fs.ErrExist) {
+		hint = "an existing file is never overwritten: remove it, or name a new one"
 	}
 	fmt.Fprintf(e.Stderr, "cleanrun: error: %s\n", strings.TrimRight(err.Error(), "\n"))
 	if hint != "" {

@@ -33,6 +33,9 @@ func CreateNew(name string, data []byte, perm fs.FileMode) error {
 		return err
 	}
 	err = os.Link(temp, name) // fails if the name is taken; never follows it
+	if errors.Is(err, fs.ErrExist) {
+		err = &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist}
+	}
 	if removed := os.Remove(temp); removed != nil && err == nil {
 		return errors.Join(removed, os.Remove(name))
 	}
