@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -59,5 +61,34 @@ func TestReadmeQuickstart(t *testing.T) {
 	}
 	if lines < 20 {
 		t.Errorf("the sample has %d lines, want the whole run", lines)
+	}
+}
+
+// TestReadmeByHand types what README.md says under "The same by hand".
+func TestReadmeByHand(t *testing.T) {
+	needRecorder(t)
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(readme), "## The same by hand\n\n")
+	block, _, end := strings.Cut(after, "\n\nThe command starts")
+	_, lines, built := strings.Cut(block, "go build -o cleanrun ./cmd/cleanrun\n")
+	if !found || !end || !built || strings.Count(lines, "./cleanrun ") < 7 {
+		t.Fatalf("README.md has no flow by hand:\n%s", block)
+	}
+	dir := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(dir, "cleanrun")); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("sh", "-ec", "./cleanrun quickstart >/dev/null\n"+lines)
+	c.Dir, c.Env = dir, append(os.Environ(), "HOME="+dir)
+	out, err := c.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "\nCLEAN  quickstart/word-codes  trial 1, attempt 1\n run by      acme-evals ") {
+		t.Fatalf("%v\n%s", err, out)
 	}
 }

@@ -43,7 +43,7 @@ var runCommand = &cli.Command{
 	JSON:   true,
 	Fail:   cli.ExitRunner,
 	Long: `Runs CMD in the sandbox. It sees the system read-only, its workspace at the same path over an overlay (outside, the
-workspace stays unchanged), and an empty HOME and /tmp of its own. There is no network but loopback.
+workspace stays unchanged), and a HOME and /tmp of its own that hold only toolchains. There is no network but loopback.
 
 With -sealed the run is one attempt at a sealed task and can be attested: workspace (by default the current folder) and -prompt must be
 those that were sealed. With -task, workspace and prompt are found through task.yaml. Without either, CMD is recorded with the current
