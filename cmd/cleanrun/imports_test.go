@@ -21,7 +21,8 @@ const module = "github.com/cleanrun-dev/cleanrun/"
 var mayImport = map[string][]string{
 	"internal/dcbor":    {},
 	"internal/durable":  {},
-	"internal/bucket":   {},
+	"internal/merkle":   {},
+	"internal/bucket":   {"internal/merkle"},
 	"internal/views":    {},
 	"internal/cli":      {},
 	"internal/seccomp":  {},
@@ -33,7 +34,7 @@ var mayImport = map[string][]string{
 	"internal/canon":    {"contraband"},
 	"internal/manifest": {"internal/dcbor", "internal/durable"},
 	"seal":              {"contraband", "internal/canon", "internal/views", "internal/manifest", "scope", "internal/durable"},
-	"attest":            {"internal/dcbor", "internal/bucket", "journal", "contraband", "scope"},
+	"attest":            {"internal/dcbor", "internal/bucket", "internal/merkle", "journal", "contraband", "scope"},
 	"receipt":           {"internal/dcbor"},
 	"keys":              {"receipt", "internal/durable"},
 	"verify":            {"attest", "receipt", "contraband", "journal", "scope", "internal/dcbor"},
