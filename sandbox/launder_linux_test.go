@@ -61,3 +61,36 @@ func TestRT44d_PipeOfTheHost(t *testing.T) {
 	})
 	r.closed(t)
 }
+
+// What the driver puts into the environment comes in like its command line, in a
+// row of its own; what the run sets itself is not stored.
+func TestRT44d_Environment(t *testing.T) {
+	ws := filepath.Join(base(t), "ws")
+	write(t, filepath.Join(ws, "in"), "x")
+	c := shell(ws, `echo "$GIVEN"; v="of the"; OWN="$v run" sh -c 'echo "$OWN"'`)
+	home := filepath.Join(t.TempDir(), "home")
+	if err := os.Mkdir(home, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c.Env = append(environment(home), "GIVEN="+secretText)
+	r := run(t, c)
+	if r.stdout != secretText+"\nof the run\n" {
+		t.Fatalf("stdout %q, want what both variables say", r.stdout)
+	}
+	var in []entry
+	for _, e := range r.rows {
+		if e.Op == journal.OpArgv && e.Dir == journal.DirIn {
+			in = append(in, e)
+		}
+		if strings.Contains(string(e.D.Text), "OWN=of the run") {
+			t.Errorf("%v: the value of a variable of the run is stored", e)
+		}
+	}
+	if len(in) != 2 || in[0].Phase != journal.PhaseSetup || in[0].Origin != journal.OriginDriver || !strings.Contains(string(in[0].D.Text), "GIVEN="+secretText) {
+		t.Errorf("got %v coming in, want the environment in the setup phase, then the command line", in)
+	}
+	if len(in) == 2 && strings.Contains(string(in[1].D.Text), secretText) {
+		t.Errorf("%v: the command line's row tells the environment too", in[1])
+	}
+	r.closed(t)
+}

@@ -189,7 +189,7 @@ func TestSandboxOrigins(t *testing.T) {
 			t.Errorf("role %q: got %v, origin %d", role, e, e.Origin)
 		}
 		argv := r.find(func(e entry) bool { return e.Op == journal.OpArgv })
-		if len(argv) < 3 || argv[0].Origin != journal.OriginDriver || argv[1].Origin != journal.OriginRun {
+		if len(argv) < 4 || argv[0].Origin != journal.OriginDriver || argv[1].Origin != journal.OriginDriver || argv[2].Origin != journal.OriginRun {
 			t.Errorf("got argument vectors %v", argv)
 		}
 		last := argv[len(argv)-1]

@@ -78,7 +78,8 @@ func (w *worker) exec(c *call, dirfd int32, addr, argvAddr, envAddr uint64, flag
 	defer x.close()
 	e.Path = x.name
 	w.asked(e, p)
-	e.Detail.Env = w.variables(c, envAddr)
+	env := w.environment(c, envAddr)
+	e.Detail.Env = names(env)
 	e.Detail.Cwd = w.cwd(c)
 	script := p
 	if dirfd != noDir && !strings.HasPrefix(p, "/") { // the name that the kernel gives a script
@@ -105,13 +106,17 @@ func (w *worker) exec(c *call, dirfd int32, addr, argvAddr, envAddr uint64, flag
 	args.Dir, args.Origin = journal.DirOut, journal.OriginRun
 	args.Detail.Text, args.Detail.Argv = text, argv
 	w.mu.Lock()
-	if !w.command { // the command line comes from the driver
-		w.command = true
+	first := !w.command
+	w.command = true
+	w.expected[c.tid] = want
+	w.mu.Unlock()
+	if first { // environment and command line come from the driver
+		if err := w.given(c, env); err != nil {
+			w.fatal(err)
+		}
 		w.Recorder.SetPhase(journal.PhaseAgent)
 		args.Dir, args.Origin = journal.DirIn, journal.OriginDriver
 	}
-	w.expected[c.tid] = want
-	w.mu.Unlock()
 	for _, row := range rows {
 		row.Proc = c.proc
 		row.Detail.Syscall = c.name
@@ -325,16 +330,36 @@ func elfInterpreter(fd int, head []byte) (name string, foreign bool) {
 	return "", false
 }
 
-// variables are the names of the environment; values are never stored.
-func (w *worker) variables(c *call, addr uint64) []string {
+// environment is what an exec hands to the new program.
+func (w *worker) environment(c *call, addr uint64) []string {
 	env, err := w.vector(c, addr, maxArgv)
 	if err != 0 {
 		return nil
 	}
-	for i, s := range env {
-		env[i], _, _ = strings.Cut(s, "=")
-	}
 	return env
+}
+
+// names of variables. Values that the run sets itself are never stored.
+func names(env []string) []string {
+	out := make([]string, len(env))
+	for i, s := range env {
+		out[i], _, _ = strings.Cut(s, "=")
+	}
+	return out
+}
+
+// given records the environment that the driver gives to the command, a row of
+// its own so that disclosing the command line does not disclose it.
+func (w *worker) given(c *call, env []string) error {
+	if len(env) == 0 {
+		return nil
+	}
+	text := []byte(strings.Join(env, "\x00"))
+	_, err := w.Recorder.Add(&record.Event{
+		Proc: c.proc, Op: journal.OpArgv, Dir: journal.DirIn, Origin: journal.OriginDriver, Flags: journal.FlagText, Size: uint64(len(text)),
+		Detail: journal.Detail{Text: text, Syscall: c.name, Note: "environment"},
+	})
+	return err
 }
 
 func (w *worker) cwd(c *call) string {
