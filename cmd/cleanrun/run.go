@@ -243,6 +243,11 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 	c.ToolDirs = tools()
 	res, err := sandbox.Run(context.Background(), c)
 	if err != nil {
+		var unavailable *sandbox.Unavailable
+		var refused *sandbox.Refused
+		if errors.As(err, &unavailable) || errors.As(err, &refused) {
+			return nil, "", errors.Join(err, os.RemoveAll(dir)) // nothing ran
+		}
 		return nil, "", fmt.Errorf("%w (what was recorded is in %s)", err, dir)
 	}
 	out := &ran{Result: res}
