@@ -113,7 +113,7 @@ func (c *Checker) head() Head {
 	return h
 }
 
-func (c *Checker) rows() uint64 { return c.tree.r.End() }
+func (c *Checker) rows() uint64 { return c.tree.t.Size() }
 
 func (c *Checker) counted() []OpCount {
 	list := []OpCount{}

@@ -11,6 +11,8 @@ import (
 	"github.com/transparency-dev/merkle/compact"
 	"github.com/transparency-dev/merkle/proof"
 	"github.com/transparency-dev/merkle/rfc6962"
+
+	"github.com/cleanrun-dev/cleanrun/internal/merkle"
 )
 
 // OriginPrefix begins the origin line of every head; the run id follows in hex.
@@ -67,29 +69,13 @@ func ParseHead(text []byte) (Head, error) {
 func LeafHash(row []byte) [32]byte { return [32]byte(rfc6962.DefaultHasher.HashLeaf(row)) }
 
 // accumulator is the root of a growing tree in logarithmic memory.
-type accumulator struct{ r *compact.Range }
+type accumulator struct{ t *merkle.Tree }
 
-func newAccumulator() accumulator {
-	f := compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}
-	return accumulator{f.NewEmptyRange(0)}
-}
+func newAccumulator() accumulator { return accumulator{new(merkle.Tree)} }
 
-func (a accumulator) add(row []byte) {
-	if err := a.r.Append(rfc6962.DefaultHasher.HashLeaf(row), nil); err != nil {
-		panic(err) // no visitor, no limit: cannot fail
-	}
-}
+func (a accumulator) add(row []byte) { a.t.Push(LeafHash(row)) }
 
-func (a accumulator) root() [32]byte {
-	if a.r.End() == 0 {
-		return [32]byte(rfc6962.DefaultHasher.EmptyRoot())
-	}
-	root, err := a.r.GetRootHash(nil)
-	if err != nil {
-		panic(err) // the range begins at 0: cannot fail
-	}
-	return [32]byte(root)
-}
+func (a accumulator) root() [32]byte { return a.t.Root() }
 
 // A Tree holds the leaf hashes of a journal's rows, 32 bytes a row, and proves
 // what they contain. The zero value is the empty tree.

@@ -17,6 +17,9 @@ type Tree struct {
 	depth int
 }
 
+// Size is the number of leaves so far.
+func (t *Tree) Size() uint64 { return t.size }
+
 // Push takes the hash of the next leaf, SHA-256(0x00 || data). In place of
 // leaves it takes the roots of complete trees of one power-of-two size.
 func (t *Tree) Push(leaf [32]byte) {
