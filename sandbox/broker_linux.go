@@ -33,6 +33,7 @@ type recording struct {
 	tree    *mounts.Tree
 	journal *journal.Writer
 	store   *objects.Store
+	given   func() error // reads the baseline, to its end
 	rec     *record.Recorder
 	link    int // to pid 1 and shim
 	init    int // process id of pid 1
@@ -87,6 +88,7 @@ func (r *recording) open() error {
 	if r.store, err = objects.New(objectsFD); err != nil {
 		return err
 	}
+	r.readBaseline()
 	b, err := os.ReadFile(filepath.Join(r.RunDir, journal.SecretFile))
 	if err != nil {
 		return err

@@ -86,6 +86,9 @@ func (r *recording) attend() {
 			return &Unavailable{What: "seccomp-notify", Err: err}
 		}
 		r.broker.Listener = l
+		if err := r.given(); err != nil {
+			return err
+		}
 		_ = l.SyncWakeUp() // only faster, and only from Linux 6.6
 		if err := r.broker.Start(workers); err != nil {
 			return err

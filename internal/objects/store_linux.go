@@ -20,6 +20,8 @@ type Store struct {
 	temp  atomic.Uint64
 	pool  sync.Pool // *[chunk]byte
 	made  [256]atomic.Bool
+	given map[Sum]uint64 // kept by others, with their sizes
+	sizes map[int64]bool // of given
 	mu    sync.Mutex
 	known map[Sum]struct{}
 	memo  map[identity]Sum
@@ -39,6 +41,8 @@ func identityOf(st *unix.Stat_t) identity {
 
 const (
 	chunk = 1 << 20
+	// hashChunk stays in the processor's cache between reading and hashing.
+	hashChunk = 128 << 10
 	// maxMemo bounds the memory of both tables; beyond it they start anew.
 	maxMemo = 1 << 18
 	// tick covers the granularity of file times (a jiffy, at most 10 ms) with room:
@@ -60,7 +64,17 @@ func New(dir int) (*Store, error) {
 	return s, nil
 }
 
-// A Stored is what Put saw. Size bytes were read and kept.
+// Given tells the Store of contents, with their sizes, that are kept elsewhere: Put
+// hashes them and stores nothing. PutBytes stores them all the same. Call it
+// before anything is put; the map is the Store's from then on.
+func (s *Store) Given(sizes map[Sum]uint64) {
+	s.given, s.sizes = sizes, make(map[int64]bool, len(sizes))
+	for _, n := range sizes {
+		s.sizes[int64(n)] = true
+	}
+}
+
+// A Stored is what Put saw. Size bytes were read, and kept unless they are given.
 type Stored struct {
 	SHA256   Sum
 	Size     uint64
@@ -75,7 +89,7 @@ var ErrTooLarge = errors.New("file is larger than the object store takes")
 // writing or mapped: such a version is read every time, since a mapped write
 // changes no time stamp when it happens.
 //
-// The stored bytes always have the digest that is returned. An error means that
+// The stored or given bytes always have the digest that is returned. An error means that
 // nothing new is visible in the store.
 func (s *Store) Put(fd int, live bool) (Stored, error) {
 	var before, after unix.Stat_t
@@ -139,8 +153,20 @@ func (s *Store) copyIn(fd int, size int64) (Sum, int64, error) {
 		if err != nil {
 			return Sum{}, 0, err
 		}
-		sum, err := s.PutBytes(buf[:n])
-		return sum, int64(n), err
+		sum := sha256.Sum256(buf[:n])
+		if _, ok := s.given[sum]; ok {
+			return sum, int64(n), nil
+		}
+		return sum, int64(n), s.put(sum, buf[:n])
+	}
+	if s.sizes[size] { // likely given: look before copying
+		sum, n, err := digest(fd, size, buf[:hashChunk])
+		if err != nil {
+			return Sum{}, 0, err
+		}
+		if _, ok := s.given[sum]; ok {
+			return sum, n, nil
+		}
 	}
 	tmp, name, err := s.create()
 	if err != nil {
@@ -148,6 +174,24 @@ func (s *Store) copyIn(fd int, size int64) (Sum, int64, error) {
 	}
 	sum, n, err := s.fill(tmp, fd, size, buf[:])
 	return sum, n, s.settle(tmp, name, sum, err)
+}
+
+// digest hashes size bytes, or fewer if the file ends before.
+func digest(fd int, size int64, buf []byte) (Sum, int64, error) {
+	h := sha256.New()
+	var off int64
+	for off < size {
+		n, err := readAt(fd, buf[:min(int64(len(buf)), size-off)], off)
+		if err != nil {
+			return Sum{}, 0, err
+		}
+		if n == 0 {
+			break
+		}
+		h.Write(buf[:n])
+		off += int64(n)
+	}
+	return Sum(h.Sum(nil)), off, nil
 }
 
 // fill makes tmp the content of fd and hashes what tmp holds. A reflink takes no
@@ -185,15 +229,18 @@ func (s *Store) fill(tmp, fd int, size int64, buf []byte) (Sum, int64, error) {
 // PutBytes stores b.
 func (s *Store) PutBytes(b []byte) (Sum, error) {
 	sum := sha256.Sum256(b)
+	return sum, s.put(sum, b)
+}
+
+func (s *Store) put(sum Sum, b []byte) error {
 	if known, err := s.has(sum); err != nil || known {
-		return sum, err
+		return err
 	}
 	tmp, name, err := s.create()
 	if err != nil {
-		return Sum{}, err
+		return err
 	}
-	err = s.settle(tmp, name, sum, writeAt(tmp, b, 0))
-	return sum, err
+	return s.settle(tmp, name, sum, writeAt(tmp, b, 0))
 }
 
 // has says whether the object is there: known to this Store, or on disk.

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -470,5 +471,39 @@ func inNamespaces() *syscall.SysProcAttr {
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}},
 		AmbientCaps: []uintptr{21}, // CAP_SYS_ADMIN in the new namespace, to mount
+	}
+}
+
+// Given contents are hashed and not stored by Put, small or large; anything else
+// is, also what has the size of a given content, and what comes as bytes.
+func TestGivenIsNotStored(t *testing.T) {
+	s, dir := newStore(t)
+	small, large := random(5000), random(3*chunk+17)
+	s.Given(map[Sum]uint64{sha256.Sum256(small): uint64(len(small)), sha256.Sum256(large): uint64(len(large))})
+	put := func(b []byte) {
+		t.Helper()
+		got, err := s.Put(int(write(t, filepath.Join(t.TempDir(), "f"), b).Fd()), false)
+		if err != nil || got.SHA256 != sha256.Sum256(b) || got.Size != uint64(len(b)) {
+			t.Errorf("%d bytes: got %+v, %v", len(b), got, err)
+		}
+	}
+	put(small)
+	put(large)
+	if l := files(t, dir); len(l) != 0 {
+		t.Errorf("got %v stored, want nothing", l)
+	}
+	other := bytes.Clone(large)
+	other[len(other)-1] ^= 1
+	put(other)
+	put(small[1:])
+	if _, err := s.PutBytes(small); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{Name(sha256.Sum256(other)), Name(sha256.Sum256(small[1:])), Name(sha256.Sum256(small))}
+	got := files(t, dir)
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v stored, want %v", got, want)
 	}
 }
