@@ -130,6 +130,7 @@ func shim(s *stage) error {
 	if err != nil {
 		return err
 	}
+	unix.Umask(s.Umask)
 	terminal := -1
 	if _, err := unix.IoctlGetTermios(terminalFD, unix.TCGETS); err == nil {
 		terminal = terminalFD

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,6 +29,7 @@ type stage struct {
 	Workspace string
 	RunDir    string
 	Root      bool // the caller is root
+	Umask     int  // of the caller, and so of the program
 	Control   bool
 	Start     journal.Start
 	Mounts    []mounts.Mount
@@ -44,6 +46,22 @@ func refused(field, want, got, hint string) error {
 	return &Refused{Field: field, Got: got, Want: want, Hint: hint}
 }
 
+// umask reads the file mode mask of this process. umask(2) would have to change
+// it for all threads to tell it.
+func umask() (int, error) {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, fmt.Errorf("sandbox: umask: %w", err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "Umask:"); ok {
+			m, err := strconv.ParseUint(strings.TrimSpace(v), 8, 12)
+			return int(m), err
+		}
+	}
+	return 0, errors.New("sandbox: /proc/self/status has no Umask")
+}
+
 // prepare checks a configuration and plans the file system.
 func prepare(c *Config) (*stage, error) {
 	s := &stage{Command: c.Command, Env: c.Env, Root: os.Getuid() == 0, Control: c.ControlText != "", Start: c.Start}
@@ -51,6 +69,9 @@ func prepare(c *Config) (*stage, error) {
 		return nil, refused("Command", "a program", "none", "name the program to run")
 	}
 	var err error
+	if s.Umask, err = umask(); err != nil {
+		return nil, err
+	}
 	if s.Workspace, err = realDir("Workspace", c.Workspace); err != nil {
 		return nil, err
 	}

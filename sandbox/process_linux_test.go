@@ -188,3 +188,13 @@ func TestSandboxStderrIsThePrograms(t *testing.T) {
 		}
 	}
 }
+
+// The program has the umask of whoever calls run, not the recorder's own.
+func TestSandboxUmask(t *testing.T) {
+	old := unix.Umask(0o027)
+	defer unix.Umask(old)
+	r := run(t, shell(folder(t, filepath.Join(base(t), "ws")), "umask; touch file; mkdir dir; stat -c %a file dir"))
+	if want := "0027\n640\n750\n"; r.stdout != want {
+		t.Errorf("got %q, want %q (%s)", r.stdout, want, r.stderr)
+	}
+}
