@@ -116,7 +116,9 @@ func SaveTerminals(fds ...int) (restore func()) {
 	}
 	return func() {
 		for fd, t := range saved {
-			setTermios(fd, t)
+			if inForeground(fd) { // else the mode is another job's, and setting it would stop us
+				setTermios(fd, t)
+			}
 		}
 	}
 }
