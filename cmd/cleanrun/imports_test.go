@@ -29,7 +29,7 @@ var mayImport = map[string][]string{
 	"internal/objects":  {"internal/durable"},
 	"internal/overlay":  {},
 	"scope":             {"internal/dcbor"},
-	"journal":           {"internal/dcbor", "internal/durable", "scope"},
+	"journal":           {"internal/dcbor", "internal/durable", "internal/merkle", "scope"},
 	"contraband":        {"internal/dcbor", "scope"},
 	"internal/canon":    {"contraband"},
 	"internal/manifest": {"internal/dcbor", "internal/durable"},
