@@ -49,7 +49,8 @@ With -sealed the run is one attempt at a sealed task and can be attested: worksp
 those that were sealed. With -task, workspace and prompt are found through task.yaml. Without either, CMD is recorded with the current
 folder as workspace, to look at (cleanrun inspect), not to attest.
 
-With -observe the whole host is visible read-only, and what is out of scope is recorded instead of hidden.
+With -observe the rest of the host is visible read-only too, but for its /tmp, /var/tmp, /run and HOME, and what is out of scope is
+recorded instead of hidden.
 
 RUNDIR gets the journal, the private details and every content that was opened. Keep it private. By default it is a new folder for
 temporary files, whose name is printed at the end.
@@ -64,7 +65,7 @@ The exit code is CMD's, 128+n if signal n ended it; 125 if the run failed by its
 		f.String(&v.workspace, "workspace", "workspace `folder`, by default the current one")
 		f.String(&v.prompt, "prompt", "`file` with the sealed task's prompt")
 		f.String(&v.out, "o", "new `folder` for the recording")
-		f.Bool(&v.observe, "observe", "show the whole host read-only and record what is out of scope")
+		f.Bool(&v.observe, "observe", "show the host read-only and record what is out of scope")
 		f.Bool(&v.apply, "apply", "afterwards copy what the run changed into the real workspace, whatever its exit code")
 		f.String(&v.agent, "agent", "`name` of the agent (asserted)")
 		f.String(&v.model, "model", "`name` of the model (asserted)")
@@ -133,7 +134,7 @@ func usage125(err error) error {
 	var not *sandbox.NotExecuted
 	if errors.As(err, &not) {
 		return &cli.Error{Code: cli.ExitRunner, Err: err, Hint: "CMD starts in the workspace and must be a program, or a script with a #! line, " +
-			"in the workspace, the system or a path of scope.grants; -observe shows the whole host"}
+			"in the workspace, the system or a path of scope.grants; -observe shows the rest of the host"}
 	}
 	return &cli.Error{Code: cli.ExitRunner, Err: err}
 }
