@@ -29,13 +29,25 @@ func (b *Broker) Executed(caller, pid int) (bool, error) {
 	} else {
 		why = got.differs(&want)
 	}
-	if why == "" {
+	if why == "" || !b.stopped(pid) {
 		return true, nil
 	}
 	_, err := b.Recorder.Add(&record.Event{
 		Proc: b.Recorder.Process(pid), Op: journal.OpKilled, Detail: journal.Detail{Note: why, Argv: want.argv},
 	})
 	return false, err
+}
+
+// stopped tells whether pid still waits in its exec stop. Only SIGKILL takes a
+// process out of it before the tracer does: then its memory is gone, what was
+// read of it means nothing, and it never executes an instruction.
+func (b *Broker) stopped(pid int) bool {
+	stat, err := readAll(b.Proc, strconv.Itoa(pid)+"/stat")
+	if err != nil {
+		return false
+	}
+	i := bytes.LastIndexByte(stat, ')') // the name before it may hold anything
+	return i >= 0 && bytes.HasPrefix(stat[i+1:], []byte(" t"))
 }
 
 // found is what a stopped process runs.
