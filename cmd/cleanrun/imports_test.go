@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"journal":           {"internal/dcbor", "internal/durable", "internal/merkle", "scope"},
 	"contraband":        {"internal/dcbor", "scope"},
 	"internal/canon":    {"contraband"},
-	"internal/manifest": {"internal/dcbor", "internal/durable"},
+	"internal/manifest": {"internal/dcbor", "internal/durable", "scope"},
 	"seal":              {"contraband", "internal/canon", "internal/views", "internal/manifest", "scope", "internal/durable"},
 	"attest":            {"internal/dcbor", "internal/bucket", "internal/merkle", "journal", "contraband", "scope"},
 	"receipt":           {"internal/dcbor"},

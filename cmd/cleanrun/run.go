@@ -191,13 +191,18 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 		return nil, "", err
 	}
 
-	base, err := manifest.Build(c.Workspace, prompt)
-	if err != nil {
-		return nil, "", err
-	}
-	c.Start.Baseline = base.Root()
-	var sealedBytes []byte
+	// Only a sealed run is held to a baseline. Reading a whole workspace for a run
+	// that is only looked at would be a long wait for nothing.
+	var sealedBytes, baseline []byte
 	if o.sealed != "" {
+		base, err := manifest.Build(c.Workspace, prompt)
+		if err != nil {
+			return nil, "", err
+		}
+		c.Start.Baseline = base.Root()
+		if baseline, err = base.Marshal(); err != nil {
+			return nil, "", err
+		}
 		file, set, err := readSealed(o.sealed)
 		if err != nil {
 			return nil, "", err
@@ -231,15 +236,14 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 		return nil, "", err
 	}
 	c.RunDir = dir
-	encoded, err := base.Marshal()
-	if err == nil {
-		err = durable.CreateNew(filepath.Join(dir, "baseline"), encoded, 0o600)
-	}
-	if err == nil && sealedBytes != nil {
-		err = durable.CreateNew(filepath.Join(dir, "task.sealed"), sealedBytes, 0o600)
-	}
-	if err != nil {
-		return nil, "", err
+	if sealedBytes != nil {
+		err = durable.CreateNew(filepath.Join(dir, "baseline"), baseline, 0o600)
+		if err == nil {
+			err = durable.CreateNew(filepath.Join(dir, "task.sealed"), sealedBytes, 0o600)
+		}
+		if err != nil {
+			return nil, "", err
+		}
 	}
 	c.ToolDirs = tools()
 	res, err := sandbox.Run(context.Background(), c)

@@ -145,12 +145,12 @@ func sealText(out string, s *seal.Summary) string {
 		items += g.Items
 	}
 	fmt.Fprintf(&b, "sealed %s/%s into %s\n", s.Benchmark, s.Task, out)
-	fmt.Fprintf(&b, " items      %d in %d groups, from the novel part of each source\n", items, len(s.Groups))
+	fmt.Fprintf(&b, " items      %d in %d groups, from the novel part of each source; each padded with dummies\n", items, len(s.Groups))
 	for _, g := range s.Groups {
-		fmt.Fprintf(&b, "   %-10s %-9s %5d items, match from %d  %s\n", kindName(g.Kind), className(g.Class), g.Items, g.Threshold, g.Source)
+		fmt.Fprintf(&b, "   %-10s %-9s %5d of %-5d match from %d  %s\n", kindName(g.Kind), className(g.Class), g.Items, g.Padded, g.Threshold, g.Source)
 	}
-	if s.Novel > 0 {
-		fmt.Fprintf(&b, " novel part %d fragments and lines, %d kept: the rest also stands in the prompt or the workspace\n", s.Novel, s.Kept)
+	if s.Kept < s.Novel {
+		fmt.Fprintf(&b, " novel part %d of %d fragments and lines kept: the rest also stands in the prompt or the workspace\n", s.Kept, s.Novel)
 	}
 	for _, c := range s.Uncovered {
 		fmt.Fprintf(&b, " uncovered  %d of kind %s: too short to seal\n", c.N, kindName(c.Kind))

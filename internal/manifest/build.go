@@ -3,6 +3,7 @@ package manifest
 import (
 	"cmp"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -11,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/cleanrun-dev/cleanrun/scope"
 )
 
 // A RefusedError names a path that cannot be part of a baseline.
@@ -24,8 +27,9 @@ func (e *RefusedError) Error() string {
 }
 
 // Build lists the folder root and the prompt. Links are listed and never
-// followed; one that leads out of the folder is refused with a *RefusedError,
-// since what it shows would be no part of the list. So are devices, sockets,
+// followed; one that leads out of the folder, and not into a read-only system
+// folder (scope.SystemRoots), is refused with a *RefusedError, since what it shows would
+// be no part of the list. So are devices, sockets,
 // pipes and names that are not UTF-8.
 func Build(root string, prompt []byte) (*Manifest, error) {
 	// An os.Root does not leave the folder even if a link is planted while we read.
@@ -37,6 +41,9 @@ func Build(root string, prompt []byte) (*Manifest, error) {
 	entries := []Entry{{Type: Prompt, Size: uint64(len(prompt)), SHA256: sha256.Sum256(prompt)}}
 	links := map[string]string{}
 	err = fs.WalkDir(dir.FS(), ".", func(p string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrPermission) {
+			return &RefusedError{p, "it cannot be read by you; change its mode or owner, or remove it"}
+		}
 		if err != nil {
 			return fmt.Errorf("workspace: %w", err)
 		}
@@ -58,7 +65,9 @@ func Build(root string, prompt []byte) (*Manifest, error) {
 			e.Target = filepath.ToSlash(e.Target)
 			links[p] = e.Target
 		case 0:
-			if err := readFile(dir, &e); err != nil {
+			if err := readFile(dir, &e); errors.Is(err, fs.ErrPermission) {
+				return &RefusedError{p, "it cannot be read by you; change its mode or owner, or remove it"}
+			} else if err != nil {
 				return fmt.Errorf("workspace: %w", err)
 			}
 		default:
@@ -101,6 +110,19 @@ func readFile(dir *os.Root, e *Entry) error {
 	return nil
 }
 
+// system tells whether an absolute target stands in a read-only system folder.
+// Virtual environments have such links. What they show is no part of the
+// baseline: a run that reads it is judged by it, like any system file.
+func system(target string) bool {
+	target = path.Clean(target)
+	for _, r := range scope.SystemRoots() {
+		if r.Path != "/" && strings.HasPrefix(target, r.Path+"/") {
+			return true
+		}
+	}
+	return false
+}
+
 // maxHops is what Linux follows before ELOOP: a longer chain shows nothing.
 const maxHops = 40
 
@@ -129,7 +151,7 @@ func escapes(link string, links map[string]string) bool {
 			continue
 		}
 		if path.IsAbs(target) || filepath.IsAbs(target) {
-			return true
+			return !system(target)
 		}
 		if hops++; hops > maxHops {
 			return false
