@@ -85,9 +85,9 @@ func (r *recording) final(t *tracer.Tracer) (journal.Final, string) {
 	switch {
 	case r.reason != nil:
 		return f, r.reason.Error()
-	case r.cancel.Load():
+	case r.cancel.Load() && !r.exited:
 		f.Outcome, f.Code = journal.Cancelled, 128+uint32(unix.SIGKILL)
-		return f, "stopped by the user"
+		return f, stopped
 	case !r.exited:
 		r.reason = errors.New("pid 1 ended without telling how the program ended")
 		return f, r.reason.Error()
@@ -96,12 +96,19 @@ func (r *recording) final(t *tracer.Tracer) (journal.Final, string) {
 	if r.ending.Signaled() {
 		f.Code = 128 + uint32(r.ending.Signal())
 	}
+	if r.cancel.Load() {
+		f.Outcome = journal.Cancelled
+		return f, stopped
+	}
 	f.Outcome = journal.Completed
 	if f.Code != 0 {
 		f.Outcome = journal.Failed
 	}
 	return f, ""
 }
+
+// stopped is the note of a cancelled run's final row.
+const stopped = "stopped by the user"
 
 // delta compares the upper layer with the journaled writes.
 func (r *recording) delta() (journal.DeltaResult, error) {

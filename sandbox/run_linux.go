@@ -56,8 +56,8 @@ const workers = 2
 // result: *Unavailable, *Refused, *NotExecuted, or a failure of the recorder, which
 // leaves the journal open or abandoned. The command's own failure is no error.
 //
-// Canceling ctx, SIGTERM, SIGHUP or a second SIGINT kills the run; the first
-// SIGINT is the program's to decide.
+// Canceling ctx, or a second SIGTERM, SIGHUP or SIGINT, kills the run; the first
+// of each goes to the program, which may end in its own way.
 func Run(ctx context.Context, c Config) (*Result, error) {
 	s, err := prepare(&c)
 	if err != nil {
@@ -232,7 +232,7 @@ func forwardSignals(ctx context.Context, control *os.File, stop <-chan struct{})
 	}
 	signal.Notify(ch, catch...)
 	defer signal.Stop(ch)
-	interrupts := 0
+	interrupts, asked := 0, 0
 	for {
 		select {
 		case <-stop:
@@ -246,7 +246,10 @@ func forwardSignals(ctx context.Context, control *os.File, stop <-chan struct{})
 			if n == unix.SIGINT {
 				interrupts++
 			}
-			if n == unix.SIGTERM || n == unix.SIGHUP || interrupts > 1 {
+			if n == unix.SIGTERM || n == unix.SIGHUP {
+				asked++
+			}
+			if interrupts > 1 || asked > 1 {
 				n = unix.SIGKILL
 			}
 			_, _ = control.Write([]byte{byte(n)})

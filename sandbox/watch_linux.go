@@ -179,6 +179,9 @@ func (r *recording) obey(signals <-chan os.Signal) {
 				if !r.relay.Interrupt() {
 					_ = unix.Kill(-r.shim, unix.SIGINT) // it may be gone
 				}
+			case unix.SIGTERM, unix.SIGHUP:
+				r.cancel.Store(true)
+				_ = unix.Kill(-r.shim, syscall.Signal(b[0]))
 			case unix.SIGQUIT:
 				_ = unix.Kill(-r.shim, unix.SIGQUIT)
 			}

@@ -57,6 +57,8 @@ temporary files, whose name is printed at the end.
 
 With -apply, what the run changed in its workspace is copied into the real one afterwards. Otherwise it stays in RUNDIR.
 
+SIGTERM and Ctrl-C go to CMD first; a second one kills the run. The outcome is then "cancelled".
+
 The exit code is CMD's, 128+n if signal n ended it; 125 if the run failed by itself.`,
 	Flags: func(f *cli.Flags) {
 		v := &runFlags
