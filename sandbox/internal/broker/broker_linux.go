@@ -65,10 +65,11 @@ type call struct {
 // worker is one thread.
 type worker struct {
 	*Broker
-	proc   int
-	rights privs.Worker
-	umask  int
-	page   [pathMax]byte
+	proc    int
+	rights  privs.Worker
+	umask   int
+	page    [pathMax]byte // scratch of text and nameOf
+	scratch [64]byte      // scratch for names in procfs
 }
 
 // Start starts n workers. They end when no task is left under the filter.

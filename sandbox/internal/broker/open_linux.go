@@ -21,6 +21,7 @@ type opening struct {
 	how     bool // openat2: flags are checked by the kernel
 	fd      int
 	st      unix.Stat_t
+	seen    bool // st is of fd; else of the name, before
 	absent  bool // nothing had the name before
 	// nameless: what was opened has no path (a memfd, by way of /proc).
 	nameless bool
@@ -209,18 +210,14 @@ func (w *worker) tryOpen(c *call, o *opening, d int, p string) (e syscall.Errno,
 // hold up the worker for ever. EAGAIN: it is one, or somebody has a lease.
 func (w *worker) openNow(o *opening, d int, p string) syscall.Errno {
 	if o.flags&unix.O_NONBLOCK != 0 {
-		return w.reallyOpen(o, d, p)
+		return w.reallyOpen(o, d, p, 0)
 	}
 	const kept = unix.O_APPEND | unix.O_ASYNC | unix.O_DIRECT | unix.O_NOATIME // that F_SETFL would take away
-	now := *o
-	now.flags |= unix.O_NONBLOCK
-	if e := w.reallyOpen(&now, d, p); e != 0 {
+	if e := w.reallyOpen(o, d, p, unix.O_NONBLOCK); e != 0 {
 		return e
 	}
-	o.fd = now.fd
-	var st unix.Stat_t
-	err := unix.Fstat(o.fd, &st)
-	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO {
+	err := unix.Fstat(o.fd, &o.st)
+	if err == nil && o.st.Mode&unix.S_IFMT == unix.S_IFIFO {
 		err = unix.EAGAIN
 	}
 	if err == nil {
@@ -229,6 +226,7 @@ func (w *worker) openNow(o *opening, d int, p string) syscall.Errno {
 	if err != nil {
 		unix.Close(o.fd)
 	}
+	o.seen = err == nil
 	return errnoOf(err)
 }
 
@@ -251,8 +249,8 @@ func (w *worker) dateBefore(st *unix.Stat_t) {
 	}
 }
 
-func (w *worker) reallyOpen(o *opening, d int, p string) syscall.Errno {
-	flags := o.flags&^unix.O_TRUNC | unix.O_CLOEXEC | unix.O_NOCTTY
+func (w *worker) reallyOpen(o *opening, d int, p string, more uint64) syscall.Errno {
+	flags := o.flags&^unix.O_TRUNC | unix.O_CLOEXEC | unix.O_NOCTTY | more
 	var err error
 	if o.how {
 		h := unix.OpenHow{Flags: flags, Mode: o.mode, Resolve: o.resolve}
@@ -272,9 +270,11 @@ func (w *worker) opened(c *call, e *record.Event, o *opening, result syscall.Err
 		return
 	}
 	defer o.close()
-	if err := unix.Fstat(o.fd, &o.st); err != nil {
-		w.fail(c, e, errnoOf(err))
-		return
+	if !o.seen {
+		if err := unix.Fstat(o.fd, &o.st); err != nil {
+			w.fail(c, e, errnoOf(err))
+			return
+		}
 	}
 	if e.Path = w.nameOf(o.fd); e.Path == "" {
 		e.Path, o.nameless = w.lexical(o.at), true
@@ -340,7 +340,7 @@ func (w *worker) wait(c *call, e *record.Event, o *opening) {
 	w.apart(c, e, func(t *worker) func() {
 		unix.Umask(umask)
 		t.umask = umask
-		result := t.reallyOpen(&second, second.at.dir, second.at.path)
+		result := t.reallyOpen(&second, second.at.dir, second.at.path, 0)
 		e.Flags &^= journal.FlagPseudo
 		return func() {
 			t.opened(&mine, e, &second, result)

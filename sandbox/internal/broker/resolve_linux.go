@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -42,28 +43,28 @@ func (w *worker) start(c *call, dirfd int32, p string) (place, syscall.Errno) {
 	if strings.HasPrefix(p, "/") {
 		return place{dir: unix.AT_FDCWD, path: p}, 0
 	}
-	link := strconv.Itoa(c.tid) + "/cwd"
-	if dirfd != unix.AT_FDCWD {
-		if dirfd < 0 {
-			return place{}, unix.EBADF
-		}
-		link = strconv.Itoa(c.tid) + "/fd/" + strconv.Itoa(int(dirfd))
+	link := strconv.AppendInt(w.scratch[:0], int64(c.tid), 10)
+	if dirfd == unix.AT_FDCWD {
+		link = append(link, "/cwd\x00"...)
+	} else if dirfd < 0 {
+		return place{}, unix.EBADF
+	} else {
+		link = append(strconv.AppendInt(append(link, "/fd/"...), int64(dirfd), 10), 0)
 	}
-	open := func() (int, error) { return unix.Openat(w.proc, link, unix.O_PATH|unix.O_CLOEXEC, 0) }
-	fd, err := open()
+	fd, err := openLink(w.proc, link)
 	if err == unix.EACCES || err == unix.EPERM {
-		if e := w.rights.With(func() { fd, err = open() }); e != nil {
+		if e := w.rights.With(func() { fd, err = openLink(w.proc, link) }); e != nil {
 			return place{}, unix.EIO
 		}
 	}
-	if dirfd != unix.AT_FDCWD && err != nil {
+	if dirfd != unix.AT_FDCWD && err != 0 {
 		return place{}, unix.EBADF
 	}
 	if err == unix.EACCES || err == unix.EPERM {
 		err = unix.ENOENT // a refusal would need a path, and there is none
 	}
-	if err != nil {
-		return place{}, errnoOf(err)
+	if err != 0 {
+		return place{}, err
 	}
 	return place{dir: fd, path: p, own: true}, 0
 }
@@ -228,15 +229,15 @@ func (w *worker) selfOf(c *call, name string) (string, bool) {
 // nameOf is the path of a descriptor's object inside the sandbox: the broker
 // has the run's root. "" if it has none (a pipe, a memfd).
 func (w *worker) nameOf(fd int) string {
-	var b [pathMax]byte
-	n, err := unix.Readlinkat(w.proc, "self/fd/"+strconv.Itoa(fd), b[:])
+	link := append(strconv.AppendInt(append(w.scratch[:0], "self/fd/"...), int64(fd), 10), 0)
+	n, err := readLink(w.proc, link, w.page[:])
 	if err == unix.ENAMETOOLONG {
 		return overlong
 	}
-	if err != nil || n == 0 || b[0] != '/' {
+	if err != 0 || n == 0 || w.page[0] != '/' {
 		return ""
 	}
-	name := string(b[:n])
+	name := string(w.page[:n])
 	if plain, gone := strings.CutSuffix(name, " (deleted)"); gone {
 		var st unix.Stat_t
 		if unix.Fstat(fd, &st) == nil && st.Nlink == 0 {
@@ -368,6 +369,19 @@ func (w *worker) target(c *call, p *place, last bool) (int, syscall.Errno) {
 		return -1, unix.ENAMETOOLONG
 	}
 	return fd, e
+}
+
+// openLink is openat with O_PATH of a name that ends with NUL. Each call of the
+// program needs it: it allocates nothing.
+func openLink(dir int, name []byte) (int, syscall.Errno) {
+	fd, _, e := unix.Syscall6(unix.SYS_OPENAT, uintptr(dir), uintptr(unsafe.Pointer(&name[0])), unix.O_PATH|unix.O_CLOEXEC, 0, 0, 0)
+	return int(fd), e
+}
+
+// readLink is readlinkat of a name that ends with NUL.
+func readLink(dir int, name, to []byte) (int, syscall.Errno) {
+	n, _, e := unix.Syscall6(unix.SYS_READLINKAT, uintptr(dir), uintptr(unsafe.Pointer(&name[0])), uintptr(unsafe.Pointer(&to[0])), uintptr(len(to)), 0, 0)
+	return int(n), e
 }
 
 // again is the path of an open descriptor below the outer procfs: opening it
