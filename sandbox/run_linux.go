@@ -233,6 +233,7 @@ func forwardSignals(ctx context.Context, control *os.File, stop <-chan struct{})
 	signal.Notify(ch, catch...)
 	defer signal.Stop(ch)
 	interrupts, asked := 0, 0
+	var last time.Time
 	for {
 		select {
 		case <-stop:
@@ -247,6 +248,11 @@ func forwardSignals(ctx context.Context, control *os.File, stop <-chan struct{})
 				interrupts++
 			}
 			if n == unix.SIGTERM || n == unix.SIGHUP {
+				// timeout(1) sends the same request twice, to us and to our group.
+				if time.Since(last) < time.Second {
+					continue
+				}
+				last = time.Now()
 				asked++
 			}
 			if interrupts > 1 || asked > 1 {
