@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 
@@ -48,6 +49,19 @@ func (f *folder) open(name string) (io.Reader, error) {
 	}
 	f.files = append(f.files, file)
 	return file, nil
+}
+
+// checkpoint is the last head that the recorder synced: a crash leaves at least
+// its rows. Without the file it is of no row.
+func (f *folder) checkpoint() (journal.Head, error) {
+	text, err := f.root.ReadFile(journal.HeadFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return journal.Head{}, nil
+	}
+	if err != nil {
+		return journal.Head{}, fmt.Errorf("scan: %w", err)
+	}
+	return journal.ParseHead(text)
 }
 
 func (f *folder) rows() (iter.Seq2[journal.Line, error], error) {

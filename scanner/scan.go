@@ -112,6 +112,10 @@ type overview struct {
 func overviewOf(f *folder) (*overview, error) {
 	ov := &overview{last: map[journal.Op]uint64{}, ended: map[[2]uint8]uint64{}}
 	chain := journal.NewChecker()
+	synced, err := f.checkpoint()
+	if err != nil {
+		return nil, err
+	}
 	rows, err := f.rows()
 	if err != nil {
 		return nil, err
@@ -127,12 +131,21 @@ func overviewOf(f *folder) (*overview, error) {
 		if r.Start != nil {
 			ov.start = line.Raw
 		}
+		if r.Seq+1 == synced.Size {
+			sum := chain.Summary()
+			if err := sum.CheckHead(synced); err != nil {
+				return nil, fmt.Errorf("scan: rows are not those of the last checkpoint (the run folder was changed): %w", err)
+			}
+		}
 		if r.Size > 0 && chunked(&r) {
 			ov.last[r.Op] = r.Seq
 			ov.ended[[2]uint8{uint8(r.Op), uint8(r.Phase)}] = r.Seq
 		}
 	}
 	ov.sum = chain.Summary()
+	if got := ov.sum.Head.Size; ov.sum.Start != nil && got < synced.Size {
+		return nil, fmt.Errorf("scan: journal: got %d rows, want at least %d, which were synced to disk (the run folder was changed or the disk lost them: record the run again)", got, synced.Size)
+	}
 	if ov.sum.Start == nil {
 		return nil, fmt.Errorf("scan: got a journal without rows, want at least the start row (record the run again)")
 	}

@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -287,9 +288,9 @@ func TestRT95_ScansAreByteIdentical(t *testing.T) {
 	}
 }
 
-// TestRT08_OpenJournalIsScanned: a run that was killed has evidence too; its
-// verdict is not CLEAN.
-func TestRT08_OpenJournalIsScanned(t *testing.T) {
+// A run that was killed has evidence too; its verdict is not CLEAN. Rows that
+// were cut off later are refused.
+func TestRT2_RT08_OpenJournalIsScanned(t *testing.T) {
 	key := testKey("open")
 	s := seal(t, key)
 	dir := recorded(t, s.set, nil, false, open("/work/x", []byte(secret)))
@@ -302,8 +303,20 @@ func TestRT08_OpenJournalIsScanned(t *testing.T) {
 		last = len(line.Raw)
 	}
 	must(t, f.Close())
+	_, ids := reasons(t, s, key, dir) // positive control: the whole journal
+	if slices.Contains(ids, attest.ReasonOpen) {
+		t.Errorf("got reasons %v of a whole journal", ids)
+	}
 	must(t, shorten(name, int64(4+last)))
-	_, ids := reasons(t, s, key, dir)
+	// RT2: rows that were synced are missing. That is no crash.
+	root, err := os.OpenRoot(dir)
+	must(t, err)
+	defer root.Close()
+	if _, err := Scan(t.Context(), root, io.Discard, Config{Key: key, Set: s.set}); err == nil || !strings.Contains(err.Error(), "synced to disk") {
+		t.Errorf("got %v for a journal shorter than its checkpoint, want a refusal", err)
+	}
+	must(t, os.Remove(filepath.Join(dir, journal.HeadFile))) // killed before the last checkpoint
+	_, ids = reasons(t, s, key, dir)
 	if !slices.Contains(ids, attest.ReasonOpen) || !slices.Contains(ids, attest.ReasonObject) {
 		t.Errorf("got reasons %v, want %s and %s", ids, attest.ReasonOpen, attest.ReasonObject)
 	}
