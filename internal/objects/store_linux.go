@@ -25,6 +25,7 @@ type Store struct {
 	mu    sync.Mutex
 	known map[Sum]struct{}
 	memo  map[identity]Sum
+	fresh []Sum // not synced; maxFresh and more are not listed
 }
 
 // identity of a file version. Only the kernel sets ctime, so a program cannot
@@ -45,6 +46,8 @@ const (
 	hashChunk = 128 << 10
 	// maxMemo bounds the memory of both tables; beyond it they start anew.
 	maxMemo = 1 << 18
+	// maxFresh bounds the objects that are synced one by one.
+	maxFresh = 32
 	// tick covers the granularity of file times (a jiffy, at most 10 ms) with room:
 	// two changes within one tick leave the same times.
 	tick = 50_000_000
@@ -273,6 +276,9 @@ func (s *Store) addKnown(sum Sum) {
 		clear(s.known)
 	}
 	s.known[sum] = struct{}{}
+	if len(s.fresh) < maxFresh {
+		s.fresh = append(s.fresh, sum)
+	}
 }
 
 // create makes a temporary file in the store.
@@ -335,10 +341,56 @@ func (s *Store) publish(name string, sum Sum) error {
 	return nil
 }
 
-// Sync makes all objects durable.
+// Sync makes all objects durable. Nothing may be put meanwhile.
 func (s *Store) Sync() error {
-	if err := unix.Syncfs(s.dir); err != nil {
+	err := s.sync()
+	if err != nil {
 		return fmt.Errorf("sync object store: %w", err)
+	}
+	s.fresh = nil
+	return nil
+}
+
+// sync syncs a few objects by themselves: the file system may hold gigabytes of
+// other programs that nobody has asked to write.
+func (s *Store) sync() error {
+	if len(s.fresh) >= maxFresh {
+		return unix.Syncfs(s.dir)
+	}
+	var fds []int
+	defer func() {
+		for _, fd := range fds {
+			unix.Close(fd)
+		}
+	}()
+	open := func(name string) error {
+		fd, err := unix.Openat(s.dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err == nil {
+			fds = append(fds, fd)
+		}
+		return err
+	}
+	for _, sum := range s.fresh {
+		if err := open(Name(sum)); err != nil {
+			return err
+		}
+		// Started here, all are written together. Where that does not work fsync does
+		// it all.
+		_ = unix.SyncFileRange(fds[len(fds)-1], 0, 0, unix.SYNC_FILE_RANGE_WRITE)
+	}
+	dirs := map[byte]bool{}
+	for _, sum := range s.fresh {
+		if !dirs[sum[0]] {
+			dirs[sum[0]] = true
+			if err := open(Name(sum)[:2]); err != nil {
+				return err
+			}
+		}
+	}
+	for _, fd := range append(fds, s.dir) {
+		if err := unix.Fsync(fd); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -507,3 +507,33 @@ func TestGivenIsNotStored(t *testing.T) {
 		t.Errorf("got %v stored, want %v", got, want)
 	}
 }
+
+// Sync looks at each object when there are few; an object that went missing is
+// an error then.
+func TestSync(t *testing.T) {
+	for _, n := range []int{0, 3, maxFresh + 5} {
+		s, dir := newStore(t)
+		for i := range n {
+			if _, err := s.PutBytes([]byte(strconv.Itoa(i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Sync(); err != nil {
+			t.Errorf("%d objects: %v", n, err)
+		}
+		if l := files(t, dir); len(l) != n {
+			t.Errorf("got %d objects, want %d", len(l), n)
+		}
+	}
+	s, dir := newStore(t)
+	sum, err := s.PutBytes([]byte("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, Name(sum))); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Sync(); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want the missing object", err)
+	}
+}
