@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -144,16 +145,19 @@ type Arch struct {
 	names  map[int32]string
 	number map[string]int32
 	base   map[int32]Verdict
+	rules  map[int32][]argRule
 }
 
-var arches = []*Arch{
-	newArch("amd64", 0xC000003E, true, amd64Runs),
-	newArch("arm64", 0xC00000B7, false, arm64Runs),
-}
+// The tables are made when they are asked for: each start of the program would
+// pay for them.
+var (
+	amd64 = sync.OnceValue(func() *Arch { return newArch("amd64", 0xC000003E, true, amd64Runs) })
+	arm64 = sync.OnceValue(func() *Arch { return newArch("arm64", 0xC00000B7, false, arm64Runs) })
+)
 
 func newArch(name string, audit uint32, x32 bool, runs []run) *Arch {
 	a := &Arch{Name: name, audit: audit, x32: x32,
-		names: map[int32]string{}, number: map[string]int32{}, base: map[int32]Verdict{}}
+		names: map[int32]string{}, number: map[string]int32{}, base: map[int32]Verdict{}, rules: map[int32][]argRule{}}
 	for _, r := range runs {
 		for i, n := range strings.Fields(r.names) {
 			a.names[r.first+int32(i)] = n
@@ -173,16 +177,22 @@ func newArch(name string, audit uint32, x32 bool, runs []run) *Arch {
 	set(notify, Verdict{Notify, 0})
 	set(allow, Verdict{Allow, 0})
 	set(quiet, Verdict{Quiet, syscall.ENOSYS})
+	for _, r := range argRules {
+		if nr, ok := a.number[r.name]; ok {
+			a.rules[nr] = append(a.rules[nr], r)
+		}
+	}
 	return a
 }
 
 // Native is the table of the machine that the program was built for. It is an
 // error on an architecture without one.
 func Native() (*Arch, error) {
-	for _, a := range arches {
-		if a.Name == runtime.GOARCH {
-			return a, nil
-		}
+	switch runtime.GOARCH {
+	case "amd64":
+		return amd64(), nil
+	case "arm64":
+		return arm64(), nil
 	}
 	return nil, fmt.Errorf("no system call table for %s: the recorder runs on amd64 and arm64", runtime.GOARCH)
 }
@@ -209,10 +219,7 @@ func (a *Arch) Decide(nr int32, args [6]uint64) Verdict {
 	if a.x32 && uint32(nr) >= x32Bit {
 		return Verdict{Class: Kill}
 	}
-	for _, r := range argRules {
-		if n, ok := a.number[r.name]; !ok || n != nr {
-			continue
-		}
+	for _, r := range a.rules[nr] {
 		v := uint32(args[r.arg])
 		if r.anyBit && v&r.values[0] != 0 {
 			return r.verdict

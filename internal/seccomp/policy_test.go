@@ -14,6 +14,8 @@ import (
 	"golang.org/x/net/bpf"
 )
 
+var arches = []*Arch{amd64(), arm64()}
+
 // sysDir is the folder of golang.org/x/sys/unix, whose generated tables are the
 // oracle for ours.
 func sysDir(t *testing.T) string {
