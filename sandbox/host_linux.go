@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -141,7 +142,7 @@ func copyFile(from, to string, perm fs.FileMode) error {
 // environment, pyenv, node): then the prefix is shown, unless it is a home or
 // holds other things than tools.
 func pathDirs(env []string, home string) []string {
-	var out []string
+	var out, seen []string
 	add := func(d string) {
 		if !slices.Contains(out, d) {
 			out = append(out, d)
@@ -156,10 +157,13 @@ func pathDirs(env []string, home string) []string {
 		if up := prefixOf(d, home); up != "" {
 			add(up)
 		}
-		for _, target := range linkTargets(d) {
-			add(target)
-			if up := prefixOf(target, home); up != "" {
-				add(up)
+		if real, ok := resolved(d); ok && !(strings.HasPrefix(real, "/usr/") && slices.Contains(seen, real)) { // /bin is often /usr/bin
+			seen = append(seen, real)
+			for _, target := range linkTargets(d) {
+				add(target)
+				if up := prefixOf(target, home); up != "" {
+					add(up)
+				}
 			}
 		}
 		if filepath.Base(filepath.Dir(d)) == ".cargo" { // the programs there are links to one that starts others
@@ -193,17 +197,27 @@ func prefixOf(d, home string) string {
 // linkTargets are the directories outside d that symbolic links in d lead to.
 func linkTargets(d string) []string {
 	const most = 1024
-	entries, err := os.ReadDir(d)
+	f, err := os.Open(d)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	entries, err := f.ReadDir(most + 1)
 	if err != nil || len(entries) > most {
 		return nil
 	}
+	slices.SortFunc(entries, func(a, b os.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
 	var out []string
 	for _, e := range entries {
 		if e.Type()&os.ModeSymlink == 0 {
 			continue
 		}
-		real, err := filepath.EvalSymlinks(filepath.Join(d, e.Name()))
-		if err != nil {
+		link := filepath.Join(d, e.Name())
+		if to, err := os.Readlink(link); err != nil || !strings.Contains(to, "/") {
+			continue // to a file beside it; if that is a link, it has its own turn
+		}
+		real, ok := resolved(link)
+		if !ok {
 			continue
 		}
 		if up := filepath.Dir(real); up != d && !strings.HasPrefix(up, "/usr/") && !slices.Contains(out, up) {
@@ -211,4 +225,16 @@ func linkTargets(d string) []string {
 		}
 	}
 	return out
+}
+
+// resolved is filepath.EvalSymlinks of an absolute path, done by the kernel: a
+// directory of programs may hold hundreds of links.
+func resolved(p string) (string, bool) {
+	fd, err := unix.Open(p, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", false
+	}
+	defer unix.Close(fd)
+	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	return real, err == nil && filepath.IsAbs(real)
 }
