@@ -33,6 +33,7 @@ type recording struct {
 	tree    *mounts.Tree
 	journal *journal.Writer
 	store   *objects.Store
+	started func() error // waits until the start row is on the disk
 	given   func() error // reads the baseline, to its end
 	rec     *record.Recorder
 	link    int // to pid 1 and shim
@@ -108,11 +109,17 @@ func (r *recording) open() error {
 		return err
 	}
 	begin := time.Now() // read for its monotonic part only
-	r.journal, err = journal.NewWriter(journal.Config{
-		Rows: rows, Details: details, SaveHead: r.saveHead, Secret: journal.Secret(b), Start: r.Start,
-		Clock: func() uint64 { return uint64(time.Since(begin)) },
-	})
-	return err
+	started := make(chan error, 1)
+	go func() { // it waits for the disk, and needs no path
+		var err error
+		r.journal, err = journal.NewWriter(journal.Config{
+			Rows: rows, Details: details, SaveHead: r.saveHead, Secret: journal.Secret(b), Start: r.Start,
+			Clock: func() uint64 { return uint64(time.Since(begin)) },
+		})
+		started <- err
+	}()
+	r.started = func() error { return <-started }
+	return nil
 }
 
 func (r *recording) create(name string) (*os.File, error) {
@@ -154,6 +161,9 @@ func (r *recording) build() error {
 	r.tree = tree
 	for _, s := range tree.Skipped {
 		r.Skipped = append(r.Skipped, s.Path+": "+s.Reason)
+	}
+	if err := r.started(); err != nil {
+		return err
 	}
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

@@ -37,10 +37,10 @@ func (r *recording) finish(t *tracer.Tracer, failure error) error {
 		r.giveUp(err)
 	}
 	f, note := r.final(t)
+	synced := make(chan error, 1)
+	go func() { synced <- r.store.Sync() }()
 	head, err := r.journal.Final(f, &journal.Detail{Note: note})
-	if err == nil {
-		err = r.store.Sync()
-	}
+	err = errors.Join(err, <-synced)
 	if failure == nil {
 		failure = r.reason
 	}
