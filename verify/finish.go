@@ -234,7 +234,7 @@ func (v *verifier) notCovered() {
 		add("where %s come from that the run wrote itself", plural(n, "sealed item", "sealed items"))
 	}
 	if start := v.evidence.Start(); len(start.Blind) > 0 {
-		add("what %s does not see: %s", start.Backend, strings.Join(start.Blind, ", "))
+		add("what %s does not see: %s", start.Backend, strings.Join(blindWords(start.Blind), ", "))
 	}
 	for _, c := range v.set.Uncovered {
 		if c.N > 0 {
@@ -257,4 +257,23 @@ func group(n uint64) string {
 		s = s[:i] + "," + s[i:]
 	}
 	return s
+}
+
+// blindWords says in words what a recorder does not see; an id that this version
+// does not know stays as it is.
+func blindWords(ids []string) []string {
+	words := map[string]string{
+		"clone3":               "attempts to call clone3, which is refused",
+		"directory-listing":    "names that a folder's listing shows",
+		"metadata-read":        "stat and readlink",
+		"partial-read":         "which bytes of an opened file were read",
+		"unix-message-address": "addresses of datagrams on unix sockets",
+	}
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		if out[i] = words[id]; out[i] == "" {
+			out[i] = id
+		}
+	}
+	return out
 }

@@ -57,9 +57,20 @@ func (r *Report) Text(file string) string {
 		line("generated", "%s that the model's replies hold", plural(n, "sealed item", "sealed items"))
 	}
 	line("checked", "%s: %s events, %s digests", r.Checked.Level, group(r.Checked.Events), group(r.Checked.Digests))
-	line("attested", "%s", strings.Join(r.Attested, "; "))
-	line("asserted", "%s", strings.Join(r.Asserted, "; "))
-	line("NOT covered", "%s", orNothing(r.NotCovered))
+	list := func(word string, items []string) {
+		if len(items) == 0 {
+			items = []string{"nothing known"}
+		}
+		for i, l := range wrap(printable(strings.Join(items, "; "))) {
+			if i > 0 {
+				word = ""
+			}
+			fmt.Fprintf(&b, " %-11s %s\n", word, l)
+		}
+	}
+	list("attested", r.Attested)
+	list("asserted", r.Asserted)
+	list("NOT covered", r.NotCovered)
 	line("assurance", "%s: %s", r.Assurance.Level, r.Assurance.Detail)
 	if next := r.next(file); next != "" {
 		line("next", "%s", next)
@@ -101,11 +112,20 @@ func (p *Party) text(role string) string {
 	return fmt.Sprintf("unknown, calls itself %q   (not pinned, key %s)", p.Name, p.Fingerprint)
 }
 
-func orNothing(list []string) string {
-	if len(list) == 0 {
-		return "nothing known"
+// wrap cuts a long list into lines of at most 100 characters, at spaces. A word
+// that is longer stands alone.
+func wrap(s string) (lines []string) {
+	const width = 100
+	for len(s) > width {
+		at := strings.LastIndexByte(s[:width+1], ' ')
+		if at < 0 {
+			if at = strings.IndexByte(s, ' '); at < 0 {
+				break
+			}
+		}
+		lines, s = append(lines, s[:at]), s[at+1:]
 	}
-	return strings.Join(list, "; ")
+	return append(lines, s)
 }
 
 func (r *Report) next(file string) string {

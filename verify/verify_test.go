@@ -327,6 +327,12 @@ func TestText(t *testing.T) {
 	r := verify.Verify(k.make(t), k.policy(), now)
 	text := r.Text("cheat.cleanrun")
 	t.Log("\n" + text)
+	for _, l := range strings.Split(text, "\n") {
+		if len(l) > 120 {
+			t.Errorf("line of %d characters: %s", len(l), l)
+		}
+	}
+	text += strings.Join(strings.Fields(text), " ") // lists are wrapped
 	for _, want := range []string{
 		"DIRTY  bench/task-1  trial 1, attempt 1  agent agent 1.0\n",
 		" run by      evals.example/runner   (pinned runner)\n",

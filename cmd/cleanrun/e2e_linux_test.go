@@ -228,6 +228,13 @@ func TestObservedAttacks(t *testing.T) {
 			t.Error("an excerpt is CLEAN")
 		}
 	})
+	t.Run("no_new_privileges", func(t *testing.T) {
+		l.t = t
+		r := l.run(false, "", "sh", "-c", "grep -x 'NoNewPrivs:.1' /proc/self/status && grep -x 'Seccomp:.2' /proc/self/status")
+		if r.code != 0 {
+			t.Errorf("exit %d: %s", r.code, r.out)
+		}
+	})
 	t.Run("absent_probe_is_clean", func(t *testing.T) {
 		l.t = t
 		l.run(true, "", "sh", "-c", "cat /nonexistent/file ../nothing || true; cat /run/x /var/y || true; echo done > out").want(t, attest.Clean, "")

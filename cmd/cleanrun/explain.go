@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,6 +36,9 @@ The reasons are derived from the evidence again; who signed it is not checked he
 				err = cli.Failf(cli.ExitUsage, "", "unexpected argument %q", args[2])
 			}
 			return err
+		}
+		if st, err := os.Stat(args[0]); err == nil && st.IsDir() {
+			return cli.Failf(cli.ExitUsage, "cleanrun attest makes a bundle of a run folder; cleanrun inspect -events "+args[0]+" lists what it recorded", "%s: is a folder, want a bundle", args[0])
 		}
 		report, err := verifyFile(args[0], "")
 		if err != nil {

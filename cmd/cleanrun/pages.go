@@ -27,6 +27,7 @@ func formats() formatVersions {
 var completionCommand = &cli.Command{
 	Name:  "completion",
 	Args:  "bash|zsh|fish",
+	Words: []string{"bash", "zsh", "fish"},
 	Short: "print a completion script for a shell",
 	Long: `Prints a completion script. For bash:
 
@@ -45,7 +46,7 @@ var manDir string
 var manCommand = &cli.Command{
 	Name:  "man",
 	Short: "write the man pages into a folder",
-	Long: `Writes one man page a command, cleanrun-COMMAND.1, into a folder that exists.
+	Long: `Writes cleanrun.1 and one man page a command, cleanrun-COMMAND.1, into a folder that exists.
 
   cleanrun man -o /usr/local/share/man/man1`,
 	Flags: func(f *cli.Flags) { f.Required(&manDir, "o", "`dir` to write into") },
@@ -54,6 +55,11 @@ var manCommand = &cli.Command{
 			return err
 		}
 		if _, err := os.Stat(manDir); err != nil {
+			return err
+		}
+		var all bytes.Buffer
+		table.Overview(&all, version())
+		if err := durable.WriteFile(filepath.Join(manDir, "cleanrun.1"), all.Bytes(), 0o644); err != nil {
 			return err
 		}
 		for _, c := range table.Commands {

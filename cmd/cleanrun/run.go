@@ -148,6 +148,11 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 	tools := toolDirs()
 	c.Progress = func(r sandbox.Progress) { p.Update(r.Rows, 0, "events") }
 	c.Start.Agent, c.Start.Model = o.agent, o.model
+	for name, v := range map[string]string{"agent": o.agent, "model": o.model} {
+		if v != "" && !contraband.CheckName(v) {
+			return nil, "", cli.Failf(cli.ExitRunner, "", "-%s: got %q, want printable characters on one line, at most 1024 bytes", name, v)
+		}
+	}
 
 	var task *seal.Task
 	var prompt []byte

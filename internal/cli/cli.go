@@ -33,9 +33,10 @@ const (
 // A Command is one subcommand.
 type Command struct {
 	Name  string
-	Args  string // what follows the flags, e.g. "out.cleanrun [EVENT]"
-	Short string // one line, for the list
-	Long  string // paragraphs, for help and the man page
+	Args  string   // what follows the flags, e.g. "out.cleanrun [EVENT]"
+	Words []string // what the argument can be, for completion
+	Short string   // one line, for the list
+	Long  string   // paragraphs, for help and the man page
 	// Dashed commands take the command line of another program after "--".
 	Dashed bool
 	// JSON commands accept -json.

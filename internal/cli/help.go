@@ -92,8 +92,20 @@ func (t *Table) Man(w io.Writer, c *Command, version string) {
 	t.flagsOf(c).each(func(name, value, usage string) {
 		fmt.Fprintf(w, ".TP\n\\fB\\-%s\\fR %s\n%s\n", esc(name), esc(strings.ToUpper(value)), esc(usage))
 	})
-	fmt.Fprint(w, ".SH EXIT STATUS\n0 done, or verified CLEAN; 1 INVALID; 2 usage or unreadable input; 3 INCONCLUSIVE or cannot decide; 4 verified DIRTY; 125 run failed by itself.\n")
+	fmt.Fprint(w, ".SH EXIT STATUS\n"+exitStatus)
 }
+
+// Overview writes the man page of the whole program as roff.
+func (t *Table) Overview(w io.Writer, version string) {
+	fmt.Fprintf(w, ".TH %s 1 \"\" \"%s %s\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n%s COMMAND [flags] [arguments]\n.SH COMMANDS\n",
+		strings.ToUpper(t.Program), t.Program, version, t.Program, t.Short, t.Program)
+	for _, c := range t.Commands {
+		fmt.Fprintf(w, ".TP\n\\fB%s\\fR\n%s (see\n.BR %s\\-%s (1))\n", c.Name, c.Short, t.Program, c.Name)
+	}
+	fmt.Fprint(w, ".SH EXIT STATUS\n"+exitStatus)
+}
+
+const exitStatus = "0 done, or verified CLEAN; 1 INVALID; 2 usage or unreadable input; 3 INCONCLUSIVE or cannot decide; 4 verified DIRTY; 125 run failed by itself.\n"
 
 // Completion writes a completion script for shell: bash, zsh or fish.
 func (t *Table) Completion(w io.Writer, shell string) error {
@@ -103,6 +115,7 @@ func (t *Table) Completion(w io.Writer, shell string) error {
 	}
 	flags := func(c *Command) string {
 		var s []string
+		s = append(s, c.Words...)
 		t.flagsOf(c).each(func(name, _, _ string) { s = append(s, "-"+name) })
 		return strings.Join(s, " ")
 	}
@@ -119,6 +132,9 @@ func (t *Table) Completion(w io.Writer, shell string) error {
 	case "fish":
 		for _, c := range t.Commands {
 			fmt.Fprintf(w, "complete -c %s -n __fish_use_subcommand -f -a %s -d %q\n", t.Program, c.Name, c.Short)
+			for _, word := range c.Words {
+				fmt.Fprintf(w, "complete -c %s -n '__fish_seen_subcommand_from %s' -f -a %s\n", t.Program, c.Name, word)
+			}
 			t.flagsOf(c).each(func(name, _, usage string) {
 				fmt.Fprintf(w, "complete -c %s -n '__fish_seen_subcommand_from %s' -o %s -d %q\n", t.Program, c.Name, name, usage)
 			})
