@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"os/user"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
@@ -29,6 +26,7 @@ type runOptions struct {
 	agent, model                         string
 	trial, attempt                       uint32
 	observe, apply                       bool
+	env                                  []string // variables to pass although they look like secrets
 	command                              []string
 	stdin                                io.Reader
 	stdout, stderr                       io.Writer
@@ -55,6 +53,8 @@ recorded instead of hidden.
 RUNDIR gets the journal, the private details and every content that was opened. Keep it private. By default it is a new folder for
 temporary files, whose name is printed at the end.
 
+Variables whose names look like secrets are not passed unless -env names them: what the command is given is content, and RUNDIR keeps it.
+
 With -apply, what the run changed in its workspace is copied into the real one afterwards. Otherwise it stays in RUNDIR.
 
 SIGTERM and Ctrl-C go to CMD first; a second one kills the run. The outcome is then "cancelled".
@@ -69,6 +69,7 @@ The exit code is CMD's, 128+n if signal n ended it; 125 if the run failed by its
 		f.String(&v.out, "o", "new `folder` for the recording")
 		f.Bool(&v.observe, "observe", "show the host read-only and record what is out of scope")
 		f.Bool(&v.apply, "apply", "afterwards copy what the run changed into the real workspace, whatever its exit code")
+		f.Strings(&v.env, "env", "pass this variable although its `name` looks like a secret; RUNDIR keeps its value")
 		f.String(&v.agent, "agent", "`name` of the agent (asserted)")
 		f.String(&v.model, "model", "`name` of the model (asserted)")
 		f.Uint(&v.trial, "trial", "`number` of the trial, from 1")
@@ -143,9 +144,17 @@ func usage125(err error) error {
 
 // doRun records one command and returns the folder it recorded into.
 func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, string, error) {
-	c := sandbox.Config{Command: o.command, Observe: o.observe, Env: os.Environ(), Stdin: o.stdin, Stdout: o.stdout, Stderr: o.stderr,
+	c := sandbox.Config{Command: o.command, Observe: o.observe, Stdin: o.stdin, Stdout: o.stdout, Stderr: o.stderr,
 		HiddenHints: homes()}
 	tools := toolDirs()
+	env, withheld, err := environment(os.Environ(), o.env)
+	if err != nil {
+		return nil, "", err
+	}
+	c.Env = env
+	if len(withheld) > 0 && warn != nil {
+		warn("not passed to the command, since the names look like secrets and RUNDIR keeps all values: %s; -env NAME passes one", strings.Join(withheld, ", "))
+	}
 	c.Progress = func(r sandbox.Progress) { p.Update(r.Rows, 0, "events") }
 	c.Start.Agent, c.Start.Model = o.agent, o.model
 	for name, v := range map[string]string{"agent": o.agent, "model": o.model} {
@@ -156,7 +165,6 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 
 	var task *seal.Task
 	var prompt []byte
-	var err error
 	workspace := o.workspace
 	if o.task != "" {
 		if o.prompt != "" || o.workspace != "" {
@@ -351,39 +359,4 @@ func makeRunDir(out string) (string, error) {
 		return "", err
 	}
 	return abs, nil
-}
-
-// toolDirs are folders of tools that live outside the system's: what Go itself
-// says, since its settings have several sources. They come later, because asking
-// takes longer than most of the rest.
-func toolDirs() func() []string {
-	ch := make(chan []string, 1)
-	go func() {
-		var dirs []string
-		out, err := exec.Command("go", "env", "GOROOT", "GOMODCACHE").Output()
-		if err != nil {
-			out = nil // no Go here
-		}
-		for d := range strings.Lines(string(out)) {
-			d = strings.TrimSpace(d)
-			if st, err := os.Stat(d); d != "" && err == nil && st.IsDir() {
-				dirs = append(dirs, d)
-			}
-		}
-		ch <- dirs
-	}()
-	return func() []string { return <-ch }
-}
-
-// homes are the folders in which people keep what a run must not find.
-func homes() []string {
-	list := []string{"/home", "/root"}
-	if h, err := os.UserHomeDir(); err == nil {
-		list = append(list, h)
-	}
-	if u, err := user.Current(); err == nil && u.HomeDir != "" {
-		list = append(list, u.HomeDir)
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
 }

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 )
 
@@ -58,6 +59,20 @@ func (f *Flags) String(p *string, name, usage string) {
 		*p = s
 		return nil
 	}}, name, usage)
+}
+
+// Strings adds a flag that may be given several times, each with another value.
+func (f *Flags) Strings(p *[]string, name, usage string) {
+	f.fs.Func(name, usage, func(s string) error {
+		if s == "" {
+			return errors.New("empty value")
+		}
+		if slices.Contains(*p, s) {
+			return fmt.Errorf("%q given twice", s)
+		}
+		*p = append(*p, s)
+		return nil
+	})
 }
 
 // Required is String for a flag that must be given.
