@@ -42,7 +42,8 @@ func identityOf(st *unix.Stat_t) identity {
 
 const (
 	chunk = 1 << 20
-	// hashChunk stays in the processor's cache between reading and hashing.
+	// hashChunk of a large file stays in the processor's cache between reading,
+	// hashing and writing.
 	hashChunk = 128 << 10
 	// maxMemo bounds the memory of both tables; beyond it they start anew.
 	maxMemo = 1 << 18
@@ -175,7 +176,7 @@ func (s *Store) copyIn(fd int, size int64) (Sum, int64, error) {
 	if err != nil {
 		return Sum{}, 0, err
 	}
-	sum, n, err := s.fill(tmp, fd, size, buf[:])
+	sum, n, err := s.fill(tmp, fd, size, buf[:hashChunk])
 	return sum, n, s.settle(tmp, name, sum, err)
 }
 
