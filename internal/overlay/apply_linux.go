@@ -104,8 +104,33 @@ func (a applier) copyFile(dir int, p string) error {
 		return err
 	}
 	out := os.NewFile(uintptr(fd), tempName)
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Sync(), out.Close())
+	return errors.Join(copySparse(out, in), out.Sync(), out.Close())
+}
+
+// copySparse copies what is in no hole, up to the size that in has now.
+func copySparse(out, in *os.File) error {
+	fi, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	size := fi.Size()
+	for off := data(in, 0, size); off < size; off = data(in, off, size) {
+		end, err := unix.Seek(int(in.Fd()), off, unix.SEEK_HOLE)
+		if err != nil || end <= off {
+			end = size
+		}
+		if _, err := out.Seek(off, io.SeekStart); err != nil {
+			return err
+		}
+		if _, err := in.Seek(off, io.SeekStart); err != nil {
+			return err
+		}
+		if n, err := io.CopyN(out, in, end-off); err != nil {
+			return fmt.Errorf("copied %d of %d bytes at offset %d: %w", n, end-off, off, err)
+		}
+		off = end
+	}
+	return out.Truncate(size)
 }
 
 // metadata copies owner, mode, attributes and times from upper to dst.

@@ -37,6 +37,5 @@ type Change struct {
 	Kind   Kind        //
 	Mode   fs.FileMode // new type and permissions; for Deleted what the lower layer has
 	Size   int64       // of an Added or Modified regular file
-	SHA256 [32]byte    // of an Added or Modified regular file
 	Target string      // of an Added or Modified symbolic link
 }

@@ -2,7 +2,6 @@ package overlay
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -208,8 +207,8 @@ func (l *layers) check(before, after map[string]state) []Change {
 			l.t.Errorf("%s: mode %v, want %v", c.Path, c.Mode, a.mode)
 		}
 		if (c.Kind == Added || c.Kind == Modified) && a.mode.IsRegular() &&
-			(c.SHA256 != sha256.Sum256([]byte(a.body)) || c.Size != int64(len(a.body))) {
-			l.t.Errorf("%s: digest or size of another content", c.Path)
+			c.Size != int64(len(a.body)) {
+			l.t.Errorf("%s: %d bytes, want %d", c.Path, c.Size, len(a.body))
 		}
 		if a.mode.Type() == fs.ModeSymlink && c.Kind != Deleted && c.Target != a.body {
 			l.t.Errorf("%s: target %q, want %q", c.Path, c.Target, a.body)
