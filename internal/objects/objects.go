@@ -26,6 +26,10 @@ type Sum = [sha256.Size]byte
 // marks a larger one as unreadable.
 const MaxSize = 64 << 30
 
+// MaxSparse is the largest object more than half of which is holes. To hash zeros
+// takes as long as to hash content, and anyone can claim them for nothing.
+const MaxSparse = 4 << 30
+
 // Name is an object's path inside the store, with slashes.
 func Name(sum Sum) string {
 	h := hex.EncodeToString(sum[:])

@@ -83,9 +83,13 @@ type Stored struct {
 	SHA256   Sum
 	Size     uint64
 	Unstable bool // the file changed while it was read: the object is one mixture of its versions
+
+	Mtim, Ctim unix.Timespec // of the version
+	Settled    bool          // a later change of the file will show in these times
 }
 
-// ErrTooLarge is the error for a file above MaxSize.
+// ErrTooLarge is the error for a file above MaxSize, or above MaxSparse and mostly
+// holes.
 var ErrTooLarge = errors.New("file is larger than the object store takes")
 
 // Put stores the content of a regular file, read with pread from offset 0, and
@@ -106,13 +110,16 @@ func (s *Store) Put(fd int, live bool) (Stored, error) {
 	if before.Size > MaxSize {
 		return Stored{}, fmt.Errorf("put object: %d bytes: %w", before.Size, ErrTooLarge)
 	}
+	if before.Size > MaxSparse && mostlyHoles(fd, &before) {
+		return Stored{}, fmt.Errorf("put object: %d bytes, mostly holes: %w", before.Size, ErrTooLarge)
+	}
 	id := identityOf(&before)
 	if !live {
 		s.mu.Lock()
 		sum, ok := s.memo[id]
 		s.mu.Unlock()
 		if ok {
-			return Stored{SHA256: sum, Size: uint64(before.Size)}, nil
+			return Stored{SHA256: sum, Size: uint64(before.Size), Mtim: before.Mtim, Ctim: before.Ctim, Settled: true}, nil
 		}
 	}
 	sum, size, err := s.copyIn(fd, before.Size)
@@ -122,11 +129,58 @@ func (s *Store) Put(fd int, live bool) (Stored, error) {
 	if err := unix.Fstat(fd, &after); err != nil {
 		return Stored{}, fmt.Errorf("put object: %w", err)
 	}
-	out := Stored{sum, uint64(size), size != before.Size || identityOf(&after) != id}
+	out := Stored{SHA256: sum, Size: uint64(size), Mtim: before.Mtim, Ctim: before.Ctim}
+	out.Unstable = size != before.Size || identityOf(&after) != id
 	if !live && !out.Unstable && settled(&before) {
+		out.Settled = true
 		s.remember(id, sum)
 	}
 	return out, nil
+}
+
+// Digest hashes a regular file from offset 0 to the size it has now, and stores
+// nothing.
+func (s *Store) Digest(fd int) (Sum, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return Sum{}, fmt.Errorf("hash file: %w", err)
+	}
+	if st.Size > MaxSize {
+		return Sum{}, fmt.Errorf("hash file: %d bytes: %w", st.Size, ErrTooLarge)
+	}
+	buf := s.pool.Get().(*[chunk]byte)
+	defer s.pool.Put(buf)
+	sum, _, err := digest(fd, st.Size, buf[:hashChunk])
+	return sum, err
+}
+
+// mostlyHoles tells whether more than half of a file is holes. Few blocks alone do
+// not say so: the file system may compress. It leaves fd's position alone.
+func mostlyHoles(fd int, st *unix.Stat_t) bool {
+	if st.Blocks*512 >= st.Size/2 {
+		return false
+	}
+	at, err := unix.Seek(fd, 0, unix.SEEK_CUR)
+	if err != nil {
+		return false
+	}
+	defer unix.Seek(fd, at, unix.SEEK_SET)
+	var holes int64
+	for off := int64(0); off < st.Size; {
+		next, err := unix.Seek(fd, off, unix.SEEK_DATA)
+		if err == unix.ENXIO {
+			next = st.Size
+		} else if err != nil || next < off {
+			return false
+		}
+		if holes += next - off; holes > st.Size/2 || next >= st.Size {
+			break
+		}
+		if off, err = unix.Seek(fd, next, unix.SEEK_HOLE); err != nil || off <= next {
+			return false
+		}
+	}
+	return holes > st.Size/2
 }
 
 // settled says that a later change of the file will show in its times.
