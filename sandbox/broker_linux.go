@@ -44,6 +44,7 @@ type recording struct {
 
 	kill     sync.Once
 	cancel   atomic.Bool // the user stopped the run
+	closing  atomic.Uint32
 	mu       sync.Mutex
 	reason   error // why the recorder gave up
 	ending   unix.WaitStatus

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"sync"
 	"time"
@@ -14,12 +15,39 @@ import (
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/tracer"
 )
 
+// States of closing. They only go up.
+const (
+	running     = iota
+	closing     // nothing of the run is left: its files are dated and compared
+	sealing     // the final row is written
+	interrupted // in place of sealing: the process ends
+)
+
+// interrupt ends this process if it is closing, which can take as long as it takes
+// to read all that the run wrote. The journal then stays open. Once the final row
+// is being written it does nothing.
+func (r *recording) interrupt() {
+	if r.closing.CompareAndSwap(closing, interrupted) {
+		report(errors.New("stopped while the recording was being closed: the journal stays open"))
+		os.Exit(OwnFailure)
+	}
+}
+
+// seal keeps interrupt from ending the process once the final row may be on the
+// disk.
+func (r *recording) seal() {
+	if !r.closing.CompareAndSwap(closing, sealing) {
+		select {} // interrupted
+	}
+}
+
 // finish waits until nothing of the run is left and closes the journal.
 func (r *recording) finish(t *tracer.Tracer, failure error) error {
 	stop := r.reportProgress()
 	reaped := false
 	err := t.Wait(r.init, func(unix.WaitStatus) { reaped = true })
 	stop()
+	r.closing.Store(closing)
 	if err == nil && !reaped {
 		err = errors.New("pid 1 was never reaped")
 	}
@@ -37,6 +65,7 @@ func (r *recording) finish(t *tracer.Tracer, failure error) error {
 		r.giveUp(err)
 	}
 	f, note := r.final(t)
+	r.seal()
 	synced := make(chan error, 1)
 	go func() { synced <- r.store.Sync() }()
 	head, err := r.journal.Final(f, &journal.Detail{Note: note})
@@ -78,6 +107,9 @@ func (r *recording) final(t *tracer.Tracer) (journal.Final, string) {
 	}
 	if r.reason == nil {
 		r.reason = r.rec.DateAll()
+	}
+	if r.reason == nil {
+		r.reason = r.rec.CheckInputs()
 	}
 	if r.reason == nil {
 		f.Delta, r.reason = r.delta()

@@ -169,7 +169,12 @@ func (r *recording) obey(signals <-chan os.Signal) {
 			if err != nil || n == 0 {
 				return
 			}
-			switch syscall.Signal(b[0]) {
+			sig := syscall.Signal(b[0])
+			if r.closing.Load() != running && sig != unix.SIGWINCH {
+				r.interrupt() // the numbers of what ran may be others' by now
+				continue
+			}
+			switch sig {
 			case unix.SIGKILL:
 				r.cancel.Store(true)
 				r.killAll()
@@ -181,7 +186,7 @@ func (r *recording) obey(signals <-chan os.Signal) {
 				}
 			case unix.SIGTERM, unix.SIGHUP:
 				r.cancel.Store(true)
-				_ = unix.Kill(-r.shim, syscall.Signal(b[0]))
+				_ = unix.Kill(-r.shim, sig)
 			case unix.SIGQUIT:
 				_ = unix.Kill(-r.shim, unix.SIGQUIT)
 			}

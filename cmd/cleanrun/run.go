@@ -265,7 +265,8 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 	if err != nil {
 		var unavailable *sandbox.Unavailable
 		var refused *sandbox.Refused
-		if errors.As(err, &unavailable) || errors.As(err, &refused) {
+		var not *sandbox.NotExecuted
+		if errors.As(err, &unavailable) || errors.As(err, &refused) || errors.As(err, &not) {
 			return nil, "", errors.Join(err, os.RemoveAll(dir)) // nothing ran
 		}
 		return nil, "", fmt.Errorf("%w (what was recorded is in %s)", err, dir)

@@ -17,7 +17,12 @@ func (w *worker) openedFile(c *call, e *record.Event, o *opening) {
 	}
 	tmp := o.flags&unix.O_TMPFILE == unix.O_TMPFILE
 	created := tmp || o.flags&unix.O_CREAT != 0 && o.absent && o.st.Size == 0
-	f := w.Recorder.File(&o.st, created)
+	var f *record.File
+	if created {
+		f, created = w.Recorder.Create(&o.st)
+	} else {
+		f = w.Recorder.File(&o.st)
+	}
 	f.Lock()
 	defer f.Unlock()
 	defer o.close() // before the next look at the file: it would take us for a writer
@@ -92,6 +97,7 @@ func (w *worker) expose(c *call, e *record.Event, f *record.File, fd int, read b
 	if v.Flags&journal.FlagUnreadable != 0 {
 		return nil
 	}
+	f.Exposed(e.Path)
 	e.Dir, e.Origin, e.Size = journal.DirIn, v.Origin, v.Size
 	e.Detail.SHA256 = v.SHA256[:]
 	if v.Flags&journal.FlagLive != 0 {

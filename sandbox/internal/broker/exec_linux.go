@@ -194,7 +194,7 @@ func (w *worker) inspect(x *executable) (*executable, syscall.Errno) {
 // executed puts the file's content into its row. Two execs may name each
 // other's files, so the lock is not held until the row is written.
 func (w *worker) executed(c *call, e *record.Event, x *executable) {
-	f := w.Recorder.File(&x.st, false)
+	f := w.Recorder.File(&x.st)
 	f.Lock()
 	defer f.Unlock()
 	e.Object = f.Number

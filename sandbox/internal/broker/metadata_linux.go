@@ -65,6 +65,7 @@ func (w *worker) mark(e *record.Event, fd int) {
 	case unix.S_IFREG:
 		if f := w.Recorder.Known(&st); f != nil {
 			e.Object = f.Number
+			f.Handled()
 		}
 	}
 }
@@ -138,7 +139,7 @@ func sysTruncate(w *worker, c *call) {
 
 // truncateFile exposes what a foreign file held, like an open for writing.
 func (w *worker) truncateFile(c *call, e *record.Event, fd int, st *unix.Stat_t, length int64) {
-	f := w.Recorder.File(st, false)
+	f := w.Recorder.File(st)
 	f.Lock()
 	defer f.Unlock()
 	e.Object = f.Number

@@ -193,6 +193,7 @@ func (w *worker) lastName(s slot, e *record.Event) (parting, error) {
 		return p, nil
 	}
 	e.Object = p.file.Number
+	p.file.Handled()
 	p.file.Lock()
 	if st.Nlink != 1 || !p.file.Pending() {
 		return p, nil
@@ -271,8 +272,9 @@ func (w *worker) link(c *call, dir1 int32, addr1 uint64, dir2 int32, addr2 uint6
 		w.Recorder.Unnamed(f, true)
 	}
 	if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
-		f := w.Recorder.File(&st, false)
+		f := w.Recorder.File(&st)
 		e.Object = f.Number
+		f.Handled()
 		// On an overlay the new name of a lower file gets another inode number.
 		// Equal times, down to ctime, show that it is the same file still.
 		if result == 0 && unix.Fstatat(s.dir, s.base, &second, unix.AT_SYMLINK_NOFOLLOW) == nil && sameVersion(&st, &second) {
@@ -326,6 +328,7 @@ func (w *worker) rename(c *call, dir1 int32, addr1 uint64, dir2 int32, addr2 uin
 	w.parted(over)
 	if result == 0 && moved && st.Mode&unix.S_IFMT == unix.S_IFREG {
 		if f := w.Recorder.Known(&st); f != nil {
+			f.Handled()
 			f.Lock()
 			f.Renamed(to.name)
 			f.Unlock()

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -32,27 +33,50 @@ type File struct {
 	path    string
 	handle  int      // O_PATH while pending, else -1
 	readers []uint32 // processes that hold it open for reading while somebody may write
+	seen    stamp    // of the last version that was exposed
+	changed bool     // not by the run, since a version was exposed
 
-	unnamed bool // it has no name any more, or none yet; guarded by the Recorder
+	handled atomic.Bool // the run may have changed times or the count of names
+
+	// Guarded by the Recorder:
+	unnamed bool // it has no name any more, or none yet
+	made    bool // by the run
+	held    bool // pending: its inode number is not used again
 }
 
-// File returns the file of an inode. fresh says that the run made it just now:
-// the number of an inode is used again after its file is gone. So is it for a
-// file that the overlay copies up under a new number, one with several names or
-// from another file system: it must not pass for the run's own.
-func (r *Recorder) File(st *unix.Stat_t, fresh bool) *File {
-	id := fileID{uint64(st.Dev), st.Ino}
+// File returns the file of an inode. The number of an inode is used again after
+// its file is gone, also for a file that the overlay copies up under a new number,
+// one with several names or from another file system: it must not pass for the
+// run's own.
+func (r *Recorder) File(st *unix.Stat_t) *File {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if f := r.known(st); f != nil && !fresh {
+	if f := r.known(st); f != nil {
 		return f
 	}
+	return r.newFile(st)
+}
+
+// Create returns the file of an inode that an open seems to have made. Of several
+// opens that find no file and make it together each seems to be the one: made
+// is true for the first alone. The others must not get a new File: what was
+// written through the first would never be dated. A file without a name is new.
+func (r *Recorder) Create(st *unix.Stat_t) (f *File, made bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f := r.known(st); f != nil && (f.held || f.made && st.Nlink > 0) {
+		return f, false
+	}
+	f = r.newFile(st)
+	f.made = true
+	f.Emptied()
+	return f, true
+}
+
+func (r *Recorder) newFile(st *unix.Stat_t) *File {
 	r.objects++
 	f := &File{Number: r.objects, handle: -1, unnamed: st.Nlink == 0}
-	if fresh {
-		f.Emptied()
-	}
-	r.files[id] = f
+	r.files[fileID{uint64(st.Dev), st.Ino}] = f
 	return f
 }
 
@@ -122,13 +146,14 @@ func (r *Recorder) Version(f *File, fd int) (Version, error) {
 	if s.Unstable {
 		v.Flags |= journal.FlagUnstable
 	}
+	f.stamp(&s)
 	if f.pending && (!f.known || s.SHA256 != f.last) {
 		if err := r.wrote(f, v); err != nil {
 			return v, err
 		}
 	}
 	if f.pending && !live {
-		f.settle()
+		r.settle(f)
 	}
 	f.last, f.known = s.SHA256, true
 	v.Origin = journal.OriginInput
@@ -165,7 +190,10 @@ func (r *Recorder) unreadable(f *File, fd int, cause error) (Version, error) {
 }
 
 // settle forgets the handle of a file that nobody writes any more.
-func (f *File) settle() {
+func (r *Recorder) settle(f *File) {
+	r.mu.Lock()
+	f.held = false
+	r.mu.Unlock()
 	f.pending = false
 	f.readers = nil
 	if f.handle >= 0 {
@@ -190,6 +218,7 @@ func (r *Recorder) Writable(f *File, proc uint32, path string, fd int) error {
 		return nil
 	}
 	r.mu.Lock()
+	f.held = true
 	r.handles = append(r.handles, f)
 	r.mu.Unlock()
 	h, err := unix.Openat(r.proc, "self/fd/"+strconv.Itoa(fd), unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -269,13 +298,7 @@ func (r *Recorder) Date(f *File) error {
 
 // DateAll dates every pending file, by number. No process of the run is left.
 func (r *Recorder) DateAll() error {
-	r.mu.Lock()
-	todo := make([]*File, r.objects+1)
-	for _, f := range r.files {
-		todo[f.Number] = f
-	}
-	r.mu.Unlock()
-	for _, f := range todo {
+	for _, f := range r.byNumber() {
 		if f == nil {
 			continue
 		}
@@ -287,6 +310,17 @@ func (r *Recorder) DateAll() error {
 		}
 	}
 	return nil
+}
+
+// byNumber lists the files; numbers of streams and of replaced files are nil.
+func (r *Recorder) byNumber() []*File {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]*File, r.objects+1)
+	for _, f := range r.files {
+		list[f.Number] = f
+	}
+	return list
 }
 
 // writerOpen tells whether anybody may have the file open for writing or mapped

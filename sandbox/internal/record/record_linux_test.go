@@ -99,12 +99,15 @@ func TestFailureIsFinal(t *testing.T) {
 func TestObjectNumbers(t *testing.T) {
 	r, _ := recorder(t, Options{})
 	a, b := unix.Stat_t{Dev: 1, Ino: 1}, unix.Stat_t{Dev: 2, Ino: 1}
-	first := r.File(&a, false)
-	if r.File(&a, false) != first || r.File(&b, false) == first || r.Known(&unix.Stat_t{Dev: 9}) != nil {
+	first := r.File(&a)
+	if r.File(&a) != first || r.File(&b) == first || r.Known(&unix.Stat_t{Dev: 9}) != nil {
 		t.Error("an inode is one object, two are two")
 	}
 	// The inode number is used again for a new file.
-	second := r.File(&a, true)
+	second, made := r.Create(&a)
+	if !made {
+		t.Error("a new file under a known number was not made")
+	}
 	if second == first || second.Number == first.Number || !second.Ours() || first.Ours() {
 		t.Error("a fresh file has the number of its predecessor")
 	}
@@ -117,6 +120,72 @@ func TestObjectNumbers(t *testing.T) {
 	if r.Known(&c) != second {
 		t.Error("the alias is not known")
 	}
+}
+
+// Two opens may both find no file and make it together. The second must not take
+// the File of the first away: what is written would never be dated.
+func TestPendingFileIsNotReplaced(t *testing.T) {
+	open := func(t *testing.T) (*os.File, *unix.Stat_t) {
+		f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { f.Close() })
+		st := new(unix.Stat_t)
+		if err := unix.Fstat(int(f.Fd()), st); err != nil {
+			t.Fatal(err)
+		}
+		return f, st
+	}
+	dated := func(t *testing.T, r *Recorder, m *memory, f *os.File, number uint32) {
+		t.Helper()
+		if _, err := f.WriteString("written"); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		if err := r.DateAll(); err != nil {
+			t.Fatal(err)
+		}
+		if len(m.rows) != 1 || m.rows[0].Op != journal.OpWrote || m.rows[0].Object != number || m.rows[0].Size != 7 {
+			t.Errorf("got rows %+v, want one that dates object %d", m.rows, number)
+		}
+	}
+	writable := func(t *testing.T, r *Recorder, file *File, f *os.File) {
+		t.Helper()
+		if err := r.Writable(file, 1, f.Name(), int(f.Fd())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("second open before the first is done", func(t *testing.T) {
+		r, m := recorder(t, Options{})
+		f, st := open(t)
+		first, made := r.Create(st)
+		second, again := r.Create(st)
+		if !made || again || second != first {
+			t.Errorf("made %v, again %v, same file %v, want the first alone to make it", made, again, second == first)
+		}
+		writable(t, r, first, f)
+		dated(t, r, m, f, first.Number)
+	})
+	t.Run("pending file that gets the name meanwhile", func(t *testing.T) {
+		r, m := recorder(t, Options{})
+		f, st := open(t)
+		first := r.File(st)
+		writable(t, r, first, f)
+		if second, made := r.Create(st); made || second != first {
+			t.Error("a file that was met before is pending, and was replaced")
+		}
+		dated(t, r, m, f, first.Number)
+	})
+	t.Run("number used again", func(t *testing.T) { // positive control
+		r, _ := recorder(t, Options{})
+		_, st := open(t)
+		first, _ := r.Create(st)
+		r.Unnamed(first, true)
+		if second, made := r.Create(st); !made || second == first {
+			t.Error("a new file under the number of one that is gone was not made")
+		}
+	})
 }
 
 func TestExplained(t *testing.T) {
@@ -160,7 +229,7 @@ func TestMakeRoomAgainstDateAll(t *testing.T) {
 			if err := unix.Fstat(fd, &st); err != nil {
 				t.Fatal(err)
 			}
-			f := r.File(&st, true)
+			f, _ := r.Create(&st)
 			f.Lock()
 			err = r.Writable(f, 1, name, fd)
 			f.Unlock()
