@@ -284,8 +284,8 @@ func TestSandboxSwappedExec(t *testing.T) {
 		t.Fatal(err)
 	}
 	tool := self(t, filepath.Join(ws, "tool"))
-	seen := 0
-	for range 6 {
+	seen, allA, allB := 0, 0, 0
+	for range 30 {
 		r := run(t, sandbox.Config{Command: []string{tool, ws, "300"}, Workspace: ws, Env: append(environment(t.TempDir()), roleVar+"=swapexec")})
 		var ranA, ranB, killed int
 		if _, err := fmt.Sscanf(r.stdout, "A=%d B=%d killed=%d", &ranA, &ranB, &killed); err != nil {
@@ -303,14 +303,12 @@ func TestSandboxSwappedExec(t *testing.T) {
 		if ranA != a || ranB != b {
 			t.Errorf("ran A %d B %d, the journal says A %d B %d, %d killed", ranA, ranB, a, b, len(kills))
 		}
-		if ranA == 0 || ranB == 0 {
-			t.Errorf("the attack failed by itself: %q", r.stdout)
-		}
-		if seen += len(kills); seen > 0 {
+		allA, allB = allA+ranA, allB+ranB
+		if seen += len(kills); seen > 0 && allA > 0 && allB > 0 {
 			return
 		}
 	}
-	t.Errorf("in 1800 execs of a link that changes all the time none was swapped in between: the check was not exercised")
+	t.Errorf("in 9000 execs of a link that changes all the time: ran A %d, B %d, swapped in between %d; want some of each: the check was not exercised", allA, allB, seen)
 }
 
 // Nothing that configures the kernel can be opened for writing, as root neither.
