@@ -35,7 +35,7 @@ func toolDirs() func() []string {
 
 // secretName matches variables that are kept out of a run unless they are named:
 // whatever the command is given is content, and content is stored.
-var secretName = regexp.MustCompile(`(?i)(key|token|secret|passw|passphrase|credential|auth|cookie|_pat|dsn)`)
+var secretName = regexp.MustCompile(`(?i)token|secret|passw|passphrase|credential|(^|_)(api|access|private)?(key|auth|cookie|pat|dsn)(_|[0-9]|$)`)
 
 // environment is what the command is given, and the names that it is not given.
 func environment(all, pass []string) (env, withheld []string, err error) {
