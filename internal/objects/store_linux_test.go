@@ -315,19 +315,21 @@ func TestRefusals(t *testing.T) {
 	}
 	// Zeros that take no space are refused much earlier. The content is at the end,
 	// so that the answer is not that of the first hole alone.
-	if err := os.Truncate(name, 0); err != nil {
+	sparse, err := os.OpenFile(name, os.O_RDWR|os.O_TRUNC, 0)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.WriteAt([]byte("end"), MaxSparse); err != nil {
+	defer sparse.Close()
+	if _, err := sparse.WriteAt([]byte("end"), MaxSparse); err != nil {
 		t.Logf("no file of %d bytes here: %v", int64(MaxSparse+3), err)
 	} else {
-		if _, err := f.Seek(7, 0); err != nil {
+		if _, err := sparse.Seek(7, 0); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Put(int(f.Fd()), false); !errors.Is(err, ErrTooLarge) {
+		if _, err := s.Put(int(sparse.Fd()), false); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("sparse file above MaxSparse: %v, want ErrTooLarge", err)
 		}
-		if at, err := f.Seek(0, 1); at != 7 || err != nil {
+		if at, err := sparse.Seek(0, 1); at != 7 || err != nil {
 			t.Errorf("position %d after Put (%v), want 7", at, err)
 		}
 	}
