@@ -6,7 +6,9 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"encoding/base32"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -77,6 +79,15 @@ func reasons(t *testing.T, s *sealed, key contraband.TaskKey, dir string) (*atte
 	return ev, ids
 }
 
+// listed writes each byte of s in a format.
+func listed(format, s string) []byte {
+	var b []byte
+	for _, c := range []byte(s) {
+		b = fmt.Appendf(b, format, c)
+	}
+	return b
+}
+
 // TestRT37_RT38_SealedContentIsFound: the same sealed file in many clothes, each
 // as a file that the run reads. want is the reason that must be given.
 func TestRT37_RT38_SealedContentIsFound(t *testing.T) {
@@ -98,6 +109,22 @@ func TestRT37_RT38_SealedContentIsFound(t *testing.T) {
 		{"base64 of gzip, wrapped", attest.ReasonObject, []byte(wrapped(string(b64(gzipped(t, []byte(secret)))), 76))},
 		{"JSON string", attest.ReasonFragments, quoted},
 		{"percent", attest.ReasonFragments, []byte("q=" + url.QueryEscape(secret))},
+		{"hex dump", attest.ReasonObject, []byte(hex.Dump([]byte(secret)))},
+		{"hex dump of gzip", attest.ReasonObject, []byte(hex.Dump(gzipped(t, []byte(secret))))},
+		{"hex, blanks", attest.ReasonObject, listed("%02x ", secret)},
+		{"hex, colons", attest.ReasonObject, listed("%02X:", secret)},
+		{"hex, C array", attest.ReasonObject, listed("0x%02x, ", secret)},
+		{"hex escapes", attest.ReasonFragments, listed(`\x%02x`, secret)},
+		{"decimal", attest.ReasonObject, fmt.Appendf(nil, "%d", []byte(secret))},
+		{"octal", attest.ReasonObject, listed("%03o ", secret)},
+		{"octal escapes", attest.ReasonFragments, listed(`\%03o`, secret)},
+		{"HTML, decimal", attest.ReasonFragments, listed("&#%d;", secret)},
+		{"HTML, hex", attest.ReasonFragments, listed("&#x%x;", secret)},
+		{"HTML, names", attest.ReasonFragments, []byte(strings.Join(strings.Fields(secret), "&lt;&gt;&amp;&quot;&apos;&nbsp;"))},
+		{"base32", attest.ReasonObject, []byte(base32.StdEncoding.EncodeToString([]byte(secret)))},
+		{"base32, wrapped", attest.ReasonObject, []byte(wrapped(base32.StdEncoding.EncodeToString([]byte(secret)), 76))},
+		{"base64, a blank every 4", attest.ReasonObject, []byte(strings.ReplaceAll(wrapped(string(b64([]byte(secret))), 4), "\n", " "))},
+		{"base64 of gzip, a blank every 7", attest.ReasonObject, []byte(strings.ReplaceAll(wrapped(string(b64(gzipped(t, []byte(secret)))), 7), "\n", " "))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ev, ids := reasons(t, s, key, recorded(t, s.set, nil, false, open("/work/x", c.data)))
@@ -112,6 +139,8 @@ func TestRT37_RT38_SealedContentIsFound(t *testing.T) {
 	t.Run("control: honest text in the same clothes", func(t *testing.T) {
 		other := []byte(prose(7, 900))
 		_, ids := reasons(t, s, key, recorded(t, s.set, nil, false,
+			open("/work/d", []byte(hex.Dump(other))), open("/work/e", listed("%d, ", string(other))), open("/work/f", listed("&#%d;", string(other))),
+			open("/work/g", []byte(base32.StdEncoding.EncodeToString(other))), open("/work/h", []byte(strings.ReplaceAll(wrapped(string(b64(other)), 4), "\n", " "))),
 			open("/work/a", other), open("/work/b", gzipped(t, other)), open("/work/c", b64(tarred(t, gzipped(t, other))))))
 		for _, id := range ids {
 			if attest.ReasonDirty(id) || id == attest.ReasonBounds || id == attest.ReasonOpaque || id == attest.ReasonTrace || id == attest.ReasonControls {

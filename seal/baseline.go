@@ -162,7 +162,7 @@ func (s *search) object(name string, r io.ReaderAt, size int64) (hits map[item]b
 	}
 	result := views.EachAt(r, size, func(v views.View) {
 		s.f.Object(v.Content, true, emit)
-		if err == nil && v.Kind != "json" && v.Kind != "percent" { // escapes are of text
+		if err == nil && v.Kind != "json" && v.Kind != "percent" && v.Kind != "html" { // escapes are of text
 			err = s.packs(name, bytes.NewReader(v.Content), int64(len(v.Content)), packsIn(v.Content))
 		}
 	})

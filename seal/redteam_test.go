@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"compress/zlib"
+	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -94,6 +95,7 @@ func TestRT37_OtherSpellings(t *testing.T) {
 			"UTF-16":         utf16le(content),
 			"base64":         base64.StdEncoding.EncodeToString([]byte(content)),
 			"hex":            hex.EncodeToString([]byte(content)),
+			"hex dump":       hex.Dump([]byte(content)),
 			"gzip in base64": base64.StdEncoding.EncodeToString(gz(content)),
 		} {
 			if reached, met := s.match(t, []byte(other), false); !reached[contraband.ClassShingle] {
@@ -178,6 +180,9 @@ func TestRT45b_TaskThatLeaksItsAnswer(t *testing.T) {
 		{"part of it", "workspace/part.py", "before\n" + strings.Join(lines[10:40], "") + "after\n", "part.py", "fragments"},
 		{"canary", "workspace/canary.txt", "x " + strings.ToUpper(canary), "canary.txt", "a canary"},
 		{"gzip", "workspace/data.bin", string(gz(solution)), "data.bin", "a whole object"},
+		{"hex dump", "workspace/data.txt", hex.Dump([]byte(solution)), "data.txt", "a whole object"},
+		{"numbers", "workspace/data.txt", fmt.Sprintf("%d", []byte(solution)), "data.txt", "a whole object"},
+		{"base32", "workspace/data.txt", base32.StdEncoding.EncodeToString([]byte(solution)), "data.txt", "a whole object"},
 		{"git history", "workspace/.git/objects/ab/cdef", object.String(), ".git/objects/ab/cdef", "a whole object"},
 		{"token", "workspace/notes.txt", "the answer is q7x9-k2m4-p8w3-z5t1.", "notes.txt", "a token"},
 	} {
@@ -206,6 +211,8 @@ func TestRT45b_TaskThatLeaksItsAnswer(t *testing.T) {
 	// Controls: a fragment below the threshold, or in the prompt, is allowed.
 	files := sampleFiles()
 	files["workspace/part.py"] = strings.Join(lines[10:13], "")
+	files["workspace/dump.txt"] = hex.Dump([]byte(prose(80, 300))) + fmt.Sprintf("%d\n", []byte(prose(81, 300)))
+	files["workspace/page.html"] = strings.ReplaceAll(prose(82, 300), " ", "&nbsp;&#8211;") + base32.StdEncoding.EncodeToString([]byte(prose(83, 300)))
 	setPrompt(files, "Do it like this:\n"+strings.Join(lines[50:60], ""))
 	s := build(t, files)
 	if s.sum.Allowed == 0 || s.set.Kept == 10 {

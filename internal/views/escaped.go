@@ -10,13 +10,13 @@ const (
 	context   = 512     // letters and digits around an escape that belong to its segment
 	reach     = 8 << 10 // bytes that they are looked for in, at most
 	escapeMin = 24      // a shorter segment holds nothing that is sealed
-	percents  = 3       // percent escapes that make a segment
+	percents  = 3       // percent or HTML escapes that make a segment
 )
 
-// unescape derives the views of b with JSON escapes (RFC 8259, section 7) and
-// percent escapes (RFC 3986, section 2.1) taken off. Quotes are not looked
+// unescape derives the views of b with JSON escapes (RFC 8259, section 7),
+// percent escapes (RFC 3986, section 2.1) and HTML character references taken off. Quotes are not looked
 // for: a stray one would turn inside into outside, and text of other languages
-// is escaped alike. So \xHH is read too.
+// is escaped alike. So \xHH and \NNN (octal) are read too.
 //
 // A view holds the text around escapes only, segment after segment, each with a
 // newline; the rest reads the same in b itself.
@@ -30,6 +30,7 @@ func (w *walker) unescape(b []byte, depth, light int) {
 	}{
 		{"json", '\\', jsonEscape, 1},
 		{"percent", '%', percentEscape, percents},
+		{"html", '&', htmlEscape, percents},
 	} {
 		if out := segments(b, d.mark, d.enough, func(out []byte, i int) ([]byte, int) { return d.at(out, b, i, last) }); len(out) > 0 {
 			from := around
@@ -108,7 +109,11 @@ func weighty(b []byte, i int, text []byte, n int) bool {
 		return true
 	}
 	// An escaped backslash before a letter: a layer further in.
-	return len(text) == 1 && text[0] == '\\' && i+n < len(b) && (simple[b[i+n]] != 0 || b[i+n] == 'u' || b[i+n] == 'x')
+	if len(text) != 1 || text[0] != '\\' || i+n >= len(b) {
+		return false
+	}
+	_, three := octalValue(b, i+n)
+	return three || simple[b[i+n]] != 0 || b[i+n] == 'u' || b[i+n] == 'x'
 }
 
 // before and after find the bounds of the text around b[i] that a segment
@@ -173,6 +178,9 @@ func jsonEscape(out, b []byte, i int, all bool) ([]byte, int) {
 		if s := simple[c]; s != 0 {
 			return append(out, s), lead + 2
 		}
+		if v, ok := octalValue(b, i+1); ok {
+			return append(out, v), lead + 4
+		}
 	}
 	return out, 0
 }
@@ -189,6 +197,77 @@ func percentEscape(out, b []byte, i int, all bool) ([]byte, int) {
 		return out, 0
 	}
 	return append(out, byte(v)), j + 2 - i
+}
+
+// htmlEscape reads the character reference at b[i], an ampersand (HTML, section
+// 13.5, of the names only these), and appends what it is. Browsers take a number
+// without its semicolon. With all, "&amp;amp;" and so on are layers of escaping.
+func htmlEscape(out, b []byte, i int, all bool) ([]byte, int) {
+	j := i + 1
+	for all && bytes.HasPrefix(b[j:], []byte("amp;")) {
+		if _, n := htmlName(b[j+3:]); n == 0 {
+			break
+		}
+		j += 4
+	}
+	j--
+	if r, n := htmlName(b[j:]); n > 0 {
+		return utf8.AppendRune(out, r), j + n - i
+	}
+	return out, 0
+}
+
+// htmlName reads the reference after b[0] and returns its length with b[0].
+func htmlName(b []byte) (r rune, n int) {
+	if len(b) < 3 {
+		return 0, 0
+	}
+	if b[1] != '#' {
+		for _, e := range names {
+			if bytes.HasPrefix(b[1:], e.name) {
+				return e.r, 1 + len(e.name)
+			}
+		}
+		return 0, 0
+	}
+	i, radix := 2, rune(10)
+	if b[2]|0x20 == 'x' {
+		i, radix = 3, 16
+	}
+	from := i
+	for ; i < len(b) && rune(nibble[b[i]]) < radix; i++ {
+		if r = r*radix + rune(nibble[b[i]]); r > utf8.MaxRune {
+			return 0, 0
+		}
+	}
+	if i == from {
+		return 0, 0
+	}
+	if i < len(b) && b[i] == ';' {
+		i++
+	}
+	return r, i
+}
+
+var names = []struct {
+	name []byte
+	r    rune
+}{
+	{[]byte("lt;"), '<'}, {[]byte("gt;"), '>'}, {[]byte("amp;"), '&'}, {[]byte("quot;"), '"'}, {[]byte("apos;"), '\''}, {[]byte("nbsp;"), '\u00a0'},
+}
+
+// octalValue reads three octal digits of a byte.
+func octalValue(b []byte, i int) (v byte, ok bool) {
+	if i+3 > len(b) || b[i] < '0' || b[i] > '3' {
+		return 0, false
+	}
+	for _, c := range b[i : i+3] {
+		if c < '0' || c > '7' {
+			return 0, false
+		}
+		v = v<<3 | (c - '0')
+	}
+	return v, true
 }
 
 func hexValue(b []byte, i, n int) (v rune, ok bool) {

@@ -8,6 +8,7 @@ const (
 	pieceMin  = 16 // characters of an encoded run on one line, at least
 	base64Min = 32 // characters of a run: 24 bytes, the shortest sealed line
 	hexMin    = 48 // the same in hex; a SHA-1 is shorter
+	base32Min = 40 // the same in base32
 	ragged    = 20 // lines of an encoded block may differ in length from here on
 	ownView   = 96 // decoded bytes from which a run is a view of its own
 )
@@ -33,15 +34,30 @@ func tablesOf() (d, n [256]byte) {
 	return d, n
 }
 
+// Classes of the alphabets that are parts of base64's. Base32 (RFC 4648, section
+// 6) is upper case; lower case is read too.
+var (
+	hexDigits = classOf("0123456789abcdefABCDEF")
+	upper32   = classOf("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")
+	lower32   = classOf("abcdefghijklmnopqrstuvwxyz234567")
+)
+
 // pool gathers short decoded runs of one kind, a line for each.
 type pool struct {
 	kind string
 	b    []byte
 }
 
-// runs finds base64 and hex in b and derives their views.
+// flush derives the view of what was gathered.
+func (w *walker) flush(p *pool, depth int) {
+	if len(p.b) > 0 {
+		w.text(p.kind, p.b, depth+1, 0, encoded)
+	}
+}
+
+// runs finds base64, base32 and hex in b and derives their views.
 func (w *walker) runs(b []byte, depth int) {
-	short := [2]pool{{kind: "base64"}, {kind: "hex"}}
+	short := [3]pool{{kind: "base64"}, {kind: "hex"}, {kind: "base32"}}
 	var chars []byte
 	for at := 0; ; {
 		var from int
@@ -53,19 +69,31 @@ func (w *walker) runs(b []byte, depth int) {
 			continue
 		}
 		whole := false
-		for lo, hi := nextHex(chars, 0); lo < len(chars); lo, hi = nextHex(chars, hi) {
-			w.decoded(&short[1], decodeHex(chars[lo:hi]), depth)
+		for lo, hi := nextStretch(chars, 0, hexMin, &hexDigits); lo < len(chars); lo, hi = nextStretch(chars, hi, hexMin, &hexDigits) {
+			w.decoded(&short[1], best(2, chars[lo:hi], hexFrom), depth)
 			whole = hi-lo == len(chars)
 		}
-		if !whole {
-			w.decoded(&short[0], decodeBase64(chars), depth)
+		if !whole && !w.base32(&short[2], chars, depth) {
+			w.decoded(&short[0], best(4, chars, base64From), depth)
 		}
 	}
-	for _, p := range short {
-		if len(p.b) > 0 {
-			w.text(p.kind, p.b, depth+1, 0, encoded)
+	for i := range short {
+		w.flush(&short[i], depth)
+	}
+}
+
+// base32 derives the views of base32 in a run, if they read: letters of one case
+// are also words and base64. It tells whether the run was nothing else.
+func (w *walker) base32(short *pool, chars []byte, depth int) (whole bool) {
+	for _, in := range []*[256]bool{&upper32, &lower32} {
+		for lo, hi := nextStretch(chars, 0, base32Min, in); lo < len(chars); lo, hi = nextStretch(chars, hi, base32Min, in) {
+			if out := best(8, chars[lo:hi], base32From); varied(chars[lo:hi]) && reads(out) {
+				w.decoded(short, out, depth)
+				whole = whole || hi-lo == len(chars)
+			}
 		}
 	}
+	return whole
 }
 
 // decoded takes what one run decodes to. Below the last level only something
@@ -176,63 +204,59 @@ func varied(chars []byte) bool {
 	return false
 }
 
-// nextHex returns the next stretch of at least hexMin hex digits from
-// chars[at:], an empty one at the end if there is none.
-func nextHex(chars []byte, at int) (lo, hi int) {
-	for lo = at; lo < len(chars); lo = hi + 1 {
-		hi = lo
-		for hi < len(chars) && nibble[chars[hi]] != 0xff {
-			hi++
+func hexFrom(digits []byte) []byte {
+	out := make([]byte, len(digits)/2)
+	for i := range out {
+		out[i] = nibble[digits[2*i]]<<4 | nibble[digits[2*i+1]]
+	}
+	return out
+}
+
+func base64From(in []byte) []byte {
+	out := make([]byte, 0, len(in)/4*3+3)
+	for ; len(in) >= 4; in = in[4:] {
+		v := uint(digit[in[0]])<<18 | uint(digit[in[1]])<<12 | uint(digit[in[2]])<<6 | uint(digit[in[3]])
+		out = append(out, byte(v>>16), byte(v>>8), byte(v))
+	}
+	switch len(in) {
+	case 3:
+		v := uint(digit[in[0]])<<10 | uint(digit[in[1]])<<4 | uint(digit[in[2]])>>2
+		out = append(out, byte(v>>8), byte(v))
+	case 2:
+		out = append(out, digit[in[0]]<<2|digit[in[1]]>>4)
+	}
+	return out
+}
+
+// base32From decodes letters of either case and the digits 2 to 7.
+func base32From(chars []byte) []byte {
+	out := make([]byte, 0, len(chars)/8*5+5)
+	bits, n := uint(0), 0
+	for _, c := range chars {
+		v := c - '2' + 26
+		if c >= 'A' {
+			v = c&^0x20 - 'A'
 		}
-		if hi-lo >= hexMin {
-			return lo, hi
+		bits = bits<<5 | uint(v)
+		if n += 5; n >= 8 {
+			n -= 8
+			out = append(out, byte(bits>>n))
 		}
 	}
-	return len(chars), len(chars)
+	return out
 }
 
-// decodeHex decodes digits from the first or, if only that reads, the second.
-func decodeHex(digits []byte) []byte {
-	return best(2, func(skip int) []byte {
-		in := digits[skip:]
-		out := make([]byte, len(in)/2)
-		for i := range out {
-			out[i] = nibble[in[2*i]]<<4 | nibble[in[2*i+1]]
-		}
-		return out
-	})
-}
-
-// decodeBase64 decodes chars. A letter or slash before the run may belong to the
-// text around it, so a run that decodes to noise is tried from its second, third
-// and fourth character too.
-func decodeBase64(chars []byte) []byte {
-	return best(4, func(skip int) []byte {
-		in := chars[skip:]
-		out := make([]byte, 0, len(in)/4*3+3)
-		for ; len(in) >= 4; in = in[4:] {
-			v := uint(digit[in[0]])<<18 | uint(digit[in[1]])<<12 | uint(digit[in[2]])<<6 | uint(digit[in[3]])
-			out = append(out, byte(v>>16), byte(v>>8), byte(v))
-		}
-		switch len(in) {
-		case 3:
-			v := uint(digit[in[0]])<<10 | uint(digit[in[1]])<<4 | uint(digit[in[2]])>>2
-			out = append(out, byte(v>>8), byte(v))
-		case 2:
-			out = append(out, digit[in[0]]<<2|digit[in[1]]>>4)
-		}
-		return out
-	})
-}
-
-// best returns the first of n decodings that reads, or the first.
-func best(n int, decode func(skip int) []byte) []byte {
-	first := decode(0)
+// best returns the first decoding that reads, or the first. A letter or slash
+// before the run may belong to the text around it, so a run that decodes to noise
+// is tried from its second character, its third and so on too, as many as decode
+// to whole bytes.
+func best(n int, chars []byte, decode func(chars []byte) []byte) []byte {
+	first := decode(chars)
 	if readable(first) || sniff(inMemory(first)) != "" {
 		return first
 	}
 	for skip := 1; skip < n; skip++ {
-		if out := decode(skip); readable(out) || sniff(inMemory(out)) != "" {
+		if out := decode(chars[skip:]); readable(out) || sniff(inMemory(out)) != "" {
 			return out
 		}
 	}

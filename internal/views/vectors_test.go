@@ -43,7 +43,7 @@ func TestVectors(t *testing.T) {
 		}
 		n++
 	}
-	if n < 35 {
-		t.Errorf("got %d vectors, want at least 35", n)
+	if n < 60 {
+		t.Errorf("got %d vectors, want at least 60", n)
 	}
 }

@@ -1,21 +1,25 @@
 // Package views derives other readings of a byte string: what it says once
-// base64, hex, percent or JSON escapes, gzip, zlib, xz, zstd, zip, tar or git's
-// loose-object form are taken off. Sealing and scanning both use it, so that an
+// base64, base32, hex, hex dumps and other lists of numbers, percent, JSON or HTML
+// escapes, gzip, zlib, xz, zstd, zip, tar or git's loose-object form are taken off. Sealing and scanning both use it, so that an
 // encoded copy of a sealed file meets the file's own digests.
 //
-// Limits. Base32, quoted-printable, HTML entities, bzip2, git packs, deflate
-// inside other formats (PDF, PNG) and all encryption are not read; compressed
-// streams are looked for at the start of a content only, a zip file also from
-// its end. Base64 is found in runs of at least 32 characters on lines of at
-// least 16, contiguous hex in runs of at least 48 digits.
+// Limits. Base85, uuencode, quoted-printable, bzip2, git packs, deflate inside
+// other formats (PDF, PNG) and all encryption are not read; compressed streams
+// are looked for at the start of a content only, a zip file also from its end.
+// Base64 is found in runs of at least 32 characters on lines of at least 16, base32
+// of 40, contiguous hex of 48 digits. With blanks in it or on shorter lines, an
+// encoding must have 80 characters, and a paragraph for itself. A list of numbers
+// must give 24 bytes. What has blanks or commas in it must read: as text, or as
+// the begin of a container.
 //
 // What counts as hitting a bound is chosen so that honest files do not:
 //
-//   - Depth counts containers, base64 and hex, at most MaxDepth inside each
-//     other. Escapes (JSON, percent) do not count: they come in at most three
-//     layers, and the third takes off all that are left. Below the last level a
-//     container by its magic, or base64 or hex that decodes to text or to a
-//     container, is reported as BoundDepth; a long word or a hash is not.
+//   - Depth counts containers, base64, base32, hex and lists, at most MaxDepth
+//     inside each other. Escapes (JSON, percent, HTML) do not count: they come in
+//     at most three layers, and the third takes off all that are left. Below the
+//     last level a container by its magic, or base64, base32 or hex that decodes to
+//     text or to a container, is reported as BoundDepth; a long word or a hash is
+//     not, nor a list of numbers that gives no words.
 //   - Views counts containers, at most MaxViews in one content. An archive is one
 //     however many members it has, and short runs of base64 or hex share one
 //     view, so a file of checksums is not many.
@@ -25,7 +29,8 @@
 //   - A stream that is cut or corrupt is BoundView if its magic is long (gzip, xz,
 //     zstd, zip, tar) or if 1 KiB, or 64 bytes of text, came out of it (zlib,
 //     whose magic is two bytes that also begin words). What came out is a view all the same. So is an
-//     encrypted zip member, or one of a method that is not read: BoundView.
+//     encrypted zip member, or one of a method that is not read: BoundView. In a
+//     list of less than 1 KiB it is none: tests and manuals hold such examples.
 package views
 
 import (
@@ -59,8 +64,8 @@ const (
 // A View is one derived reading. Content is valid during the visit only and
 // must not be changed.
 type View struct {
-	Kind    string // "gzip", "zlib", "git", "xz", "zstd", "zip", "tar", "base64", "hex", "json", "percent"
-	Depth   int    // containers, base64 and hex taken off, from 0 for escapes of the content itself
+	Kind    string // "gzip", "zlib", "git", "xz", "zstd", "zip", "tar", "base64", "base32", "hex", "numbers", "json", "percent", "html"
+	Depth   int    // containers, base64, base32, hex and lists taken off, from 0 for escapes of the content itself
 	Content []byte
 }
 
@@ -151,6 +156,8 @@ func (w *walker) node(src source, depth, light int, from origin) {
 		// Compressed bytes are searched for text too: formats have comments,
 		// paddings and frames that decoders skip.
 		w.runs(buf, depth)
+		w.numbers(buf, depth)
+		w.spaced(buf, depth)
 		if light < escapes {
 			w.unescape(buf, depth, light)
 		}

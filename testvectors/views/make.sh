@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes the vectors of internal/views with the common tools, which share no code
-# with it: gzip, xz, zstd, zip, tar, git, bzip2, base64, xxd, jq, openssl.
+# with it: gzip, xz, zstd, zip, tar, git, bzip2, base64, base32, xxd, hexdump, od,
+# jq, openssl, sed.
 # Each line of index.txt: file, whether some view holds plain.txt (yes, no,
 # part: its first 200 bytes), the bounds that must be reported (names joined by
 # "+", or none), and whether bytes are opaque.
@@ -16,6 +17,7 @@ add() { # file plain bounds opaque
 
 awk 'BEGIN { s = 42; for (l = 0; l < 90; l++) { o = ""; for (w = 0; w < 7; w++) { for (c = 0; c < 3 + s % 6; c++) {
 	s = (s * 1103 + 12345) % 65521; o = o sprintf("%c", 97 + int(s / 7) % 26) } o = o " " } print o } }' >plain.txt
+head -c $(($(wc -c <plain.txt) / 4 * 4)) plain.txt >"$t/even"
 awk 'BEGIN { for (i = 0; i < 900; i++) print "line", i, "of nothing much" }' >"$t/other"
 
 gzip -9nc plain.txt >gzip.bin; add gzip.bin yes none no
@@ -47,6 +49,33 @@ xxd -p plain.txt | tr -d '\n' | tr a-f A-F >hex-upper.bin; add hex-upper.bin yes
 jq -Rs '{content: .}' plain.txt >json.bin; add json.bin yes none no
 jq -Rs '{content: .} | tojson' plain.txt >json-twice.bin; add json-twice.bin yes none no
 jq -Rrs '@uri' plain.txt >percent.bin; add percent.bin yes none no
+
+# Numbers, by the programs that print them.
+xxd plain.txt >xxd.bin; add xxd.bin yes none no
+xxd -g1 -u -c24 plain.txt >xxd-bytes.bin; add xxd-bytes.bin yes none no
+xxd -i plain.txt >xxd-c.bin; add xxd-c.bin yes none no
+xxd gzip.bin >xxd-gzip.bin; add xxd-gzip.bin yes none no
+hexdump -C plain.txt >hexdump-canonical.bin; add hexdump-canonical.bin yes none no
+hexdump plain.txt >hexdump-words.bin; add hexdump-words.bin yes none no
+hexdump -b plain.txt >hexdump-octal.bin; add hexdump-octal.bin yes none no
+od plain.txt >od.bin; add od.bin yes none no
+od -t x1 plain.txt >od-hex.bin; add od-hex.bin yes none no
+od -A x -t x1z plain.txt >od-text.bin; add od-text.bin yes none no
+od -A n -t x1 plain.txt >od-bare.bin; add od-bare.bin yes none no
+od -t u1 plain.txt >od-decimal.bin; add od-decimal.bin yes none no
+od -b plain.txt >od-octal.bin; add od-octal.bin yes none no
+xxd -p plain.txt | tr -d '\n' | sed 's/../&:/g' >hex-colons.bin; add hex-colons.bin yes none no
+xxd -p plain.txt | tr -d '\n' | sed 's/../\\x&/g' >hex-escapes.bin; add hex-escapes.bin yes none no
+jq -Rsc 'explode' plain.txt >decimal.bin; add decimal.bin yes none no
+od -v -A n -t o1 plain.txt | tr -d '\n' | sed 's/ /\\/g' >octal-escapes.bin; add octal-escapes.bin yes none no
+jq -Rrs '[explode[] | "&#\(.);"] | join("")' plain.txt >html.bin; add html.bin yes none no
+xxd -p plain.txt | tr -d '\n' | sed 's/../\&#x&;/g' >html-hex.bin; add html-hex.bin yes none no
+base32 plain.txt >base32.bin; add base32.bin yes none no
+base32 -w0 gzip.bin >base32-gzip.bin; add base32-gzip.bin yes none no
+base64 -w0 plain.txt | sed 's/..../& /g' >base64-blanks.bin; add base64-blanks.bin yes none no
+base64 -w0 gzip.bin | sed 's/.\{5\}/& /g' | fold -w 72 >base64-blanks-gzip.bin; add base64-blanks-gzip.bin yes none no
+base64 -w8 plain.txt >base64-narrow.bin; add base64-narrow.bin yes none no
+basenc --z85 "$t/even" >z85-unread.bin; add z85-unread.bin no none no
 
 # gzip in tar in base64 is three levels deep, the next is too deep.
 cp gzip.bin "$t/inner.gz"
