@@ -189,6 +189,7 @@ signal.setitimer(signal.ITIMER_REAL, 0.1)
 subprocess.Popen(["sh", "-c", "sleep 0.5; echo peer > p"])
 fd, _ = open_fifo()
 print(fd > 2, os.read(fd, 9), calls)
+os.close(fd) # or the last writer would find this reader and not wait for cat
 p = subprocess.Popen(["cat", "p"]); time.sleep(0.1); p.send_signal(signal.SIGSTOP); time.sleep(0.2); p.send_signal(signal.SIGCONT)
 subprocess.run(["sh", "-c", "echo again > p"]); print(p.wait())
 P`}})
