@@ -199,18 +199,23 @@ func noneMissing(from, to int) error {
 // FormatBundle returns the only file that holds b.
 func FormatBundle(b *Bundle) ([]byte, error) {
 	var out bytes.Buffer
-	w := NewBundleWriter(&out)
-	for _, m := range members {
-		if data := *b.member(m.name); data != nil {
-			if err := w.Add(m.name, int64(len(data)), bytes.NewReader(data)); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if err := w.Close(); err != nil {
+	if err := b.Write(&out); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil
+}
+
+// Write writes the bytes that FormatBundle returns.
+func (b *Bundle) Write(to io.Writer) error {
+	w := NewBundleWriter(to)
+	for _, m := range members {
+		if data := *b.member(m.name); data != nil {
+			if err := w.Add(m.name, int64(len(data)), bytes.NewReader(data)); err != nil {
+				return err
+			}
+		}
+	}
+	return w.Close()
 }
 
 // ParseBundle splits a bundle. It builds each header and each padding again and

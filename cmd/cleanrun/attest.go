@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/contraband"
@@ -113,17 +114,19 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 		return nil, none, err
 	}
 	defer root.Close()
-	var evidence bytes.Buffer
-	rep, err := scanner.Scan(context.Background(), root, &evidence, scanner.Config{Key: key, Set: set, Workers: runtime.GOMAXPROCS(0),
+	// The evidence of a large run is the better part of the memory: no second copy
+	// of it, and little room for garbage.
+	defer debug.SetGCPercent(debug.SetGCPercent(10))
+	evidence, rep, err := scan(root, o.dir, scanner.Config{Key: key, Set: set, Workers: runtime.GOMAXPROCS(0),
 		Progress: func(done, total uint64) { p.Update(done>>20, total>>20, "MiB") }})
 	if err != nil {
 		return nil, none, fmt.Errorf("%s: %w", o.dir, err)
 	}
-	a, err := attest.Build(set, file, evidence.Bytes(), score)
+	a, err := attest.Build(set, file, evidence, score)
 	if err != nil {
 		return nil, none, fmt.Errorf("%s: %w", o.dir, err)
 	}
-	b := receipt.Bundle{Sealed: file, Evidence: evidence.Bytes()}
+	b := receipt.Bundle{Sealed: file, Evidence: evidence}
 	sub := a.Statement.Predicate.Run.ID
 	if b.Receipt, err = receipt.Sign1(receipt.KindReceipt, signer, sub, a.Bytes); err != nil {
 		return nil, none, err
@@ -140,17 +143,31 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 			return nil, none, err
 		}
 	}
-	data, err := receipt.FormatBundle(&b)
-	if err != nil {
-		return nil, none, err
-	}
-	if err := durable.CreateNew(o.out, data, 0o644); err != nil {
+	if err := durable.CreateFrom(o.out, 0o644, b.Write); err != nil {
 		if errors.Is(err, os.ErrExist) {
 			err = cli.Failf(cli.ExitUsage, "a receipt is never overwritten: name a new file", "%s exists", o.out)
 		}
 		return nil, none, err
 	}
 	return a, rep, nil
+}
+
+// scan derives the evidence pack into a file of the run folder and reads it back
+// in one piece.
+func scan(root *os.Root, dir string, c scanner.Config) ([]byte, scanner.Report, error) {
+	f, err := os.CreateTemp(dir, ".evidence-*")
+	if err != nil {
+		return nil, scanner.Report{}, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	rep, err := scanner.Scan(context.Background(), root, f, c)
+	if err != nil {
+		return nil, rep, err
+	}
+	debug.FreeOSMemory() // the scanner's
+	evidence, err := os.ReadFile(f.Name())
+	return evidence, rep, err
 }
 
 // readKeyFor reads an audit key or a task key and checks that it sealed set.

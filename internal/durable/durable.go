@@ -5,6 +5,7 @@ package durable
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,7 +14,7 @@ import (
 // WriteFile replaces the file name, or makes it, with the given content and
 // permission. A symbolic link of that name is replaced, not followed.
 func WriteFile(name string, data []byte, perm fs.FileMode) error {
-	temp, err := writeTemp(name, data, perm)
+	temp, err := writeTemp(name, whole(data), perm)
 	if err != nil {
 		return err
 	}
@@ -28,7 +29,13 @@ func WriteFile(name string, data []byte, perm fs.FileMode) error {
 // the error is fs.ErrExist. Where the file system has no hard links, a crash can
 // leave a part of the file.
 func CreateNew(name string, data []byte, perm fs.FileMode) error {
-	temp, err := writeTemp(name, data, perm)
+	return CreateFrom(name, perm, whole(data))
+}
+
+// CreateFrom is CreateNew for content that write produces. It may be called
+// twice, and must write the same both times.
+func CreateFrom(name string, perm fs.FileMode, write func(io.Writer) error) error {
+	temp, err := writeTemp(name, write, perm)
 	if err != nil {
 		return err
 	}
@@ -40,7 +47,7 @@ func CreateNew(name string, data []byte, perm fs.FileMode) error {
 		return errors.Join(removed, os.Remove(name))
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
-		err = createExclusive(name, data, perm)
+		err = createExclusive(name, write, perm)
 	}
 	if err != nil {
 		return err
@@ -48,31 +55,39 @@ func CreateNew(name string, data []byte, perm fs.FileMode) error {
 	return syncDir(filepath.Dir(name))
 }
 
-func writeTemp(name string, data []byte, perm fs.FileMode) (string, error) {
+// whole writes data.
+func whole(data []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	}
+}
+
+func writeTemp(name string, write func(io.Writer) error, perm fs.FileMode) (string, error) {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {
 		return "", err
 	}
-	if err := fill(f, data, perm); err != nil {
+	if err := fill(f, write, perm); err != nil {
 		return "", errors.Join(err, os.Remove(f.Name()))
 	}
 	return f.Name(), nil
 }
 
-func createExclusive(name string, data []byte, perm fs.FileMode) error {
+func createExclusive(name string, write func(io.Writer) error, perm fs.FileMode) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return err
 	}
-	if err := fill(f, data, perm); err != nil {
+	if err := fill(f, write, perm); err != nil {
 		return errors.Join(err, os.Remove(name))
 	}
 	return nil
 }
 
 // fill writes, syncs and closes f.
-func fill(f *os.File, data []byte, perm fs.FileMode) error {
-	_, err := f.Write(data)
+func fill(f *os.File, write func(io.Writer) error, perm fs.FileMode) error {
+	err := write(f)
 	if err == nil {
 		err = f.Chmod(perm)
 	}
