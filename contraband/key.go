@@ -18,13 +18,18 @@ const KeySize = 32
 // First words of the key files. A key file is one line: the word, a space, 64
 // lower-case hex digits, a newline.
 const (
-	auditKeyWord = "cleanrun-audit-key-v1"
-	taskKeyWord  = "cleanrun-task-key-v1"
+	auditKeyWord     = "cleanrun-audit-key-v1"
+	benchmarkKeyWord = "cleanrun-benchmark-key-v1"
+	taskKeyWord      = "cleanrun-task-key-v1"
 )
 
 // An AuditKey is the owner's secret. All task keys come from it; none leads
 // back to it or to another task's.
 type AuditKey struct{ k [KeySize]byte }
+
+// A BenchmarkKey opens all tasks of one benchmark in one key period. It does not
+// lead back to the audit key. A public benchmark publishes it.
+type BenchmarkKey struct{ k [KeySize]byte }
 
 // A TaskKey opens one task: whoever has it derives all digests of that task.
 type TaskKey struct{ k [KeySize]byte }
@@ -33,6 +38,12 @@ type TaskKey struct{ k [KeySize]byte }
 func NewAuditKey(secret []byte) (AuditKey, error) {
 	k, err := checkKey("audit", secret)
 	return AuditKey{k}, err
+}
+
+// NewBenchmarkKey makes a benchmark key of exactly 32 bytes.
+func NewBenchmarkKey(secret []byte) (BenchmarkKey, error) {
+	k, err := checkKey("benchmark", secret)
+	return BenchmarkKey{k}, err
 }
 
 // NewTaskKey makes a task key of exactly 32 bytes.
@@ -50,6 +61,15 @@ func ParseAuditKey(file []byte) (AuditKey, error) {
 	return NewAuditKey(raw)
 }
 
+// ParseBenchmarkKey reads the file of one exported benchmark key.
+func ParseBenchmarkKey(file []byte) (BenchmarkKey, error) {
+	raw, err := parseKey(benchmarkKeyWord, file)
+	if err != nil {
+		return BenchmarkKey{}, err
+	}
+	return NewBenchmarkKey(raw)
+}
+
 // ParseTaskKey reads the file of one exported task key.
 func ParseTaskKey(file []byte) (TaskKey, error) {
 	raw, err := parseKey(taskKeyWord, file)
@@ -63,13 +83,25 @@ func ParseTaskKey(file []byte) (TaskKey, error) {
 func (a AuditKey) Format() []byte { return formatKey(auditKeyWord, a.k) }
 
 // Format returns the key file's bytes. They are secret.
+func (b BenchmarkKey) Format() []byte { return formatKey(benchmarkKeyWord, b.k) }
+
+// Format returns the key file's bytes. They are secret.
 func (k TaskKey) Format() []byte { return formatKey(taskKeyWord, k.k) }
+
+// Publish returns the key's bytes for the head of a public benchmark.
+func (b BenchmarkKey) Publish() []byte { return append([]byte(nil), b.k[:]...) }
 
 // String never shows the key.
 func (a AuditKey) String() string { return "audit key (secret)" }
 
 // GoString never shows the key.
 func (a AuditKey) GoString() string { return a.String() }
+
+// String never shows the key.
+func (b BenchmarkKey) String() string { return "benchmark key (secret)" }
+
+// GoString never shows the key.
+func (b BenchmarkKey) GoString() string { return b.String() }
 
 // String never shows the key.
 func (k TaskKey) String() string { return "task key (secret)" }
@@ -138,19 +170,35 @@ func expand(key [KeySize]byte, info ...string) [KeySize]byte {
 	return [KeySize]byte(out)
 }
 
+// Benchmark derives the key of one benchmark in one key period.
+func (a AuditKey) Benchmark(benchmark, period string) BenchmarkKey {
+	return BenchmarkKey{expand(a.k, "cleanrun/v1", "benchmark", benchmark, period)}
+}
+
 // Task derives the key of one task, through the benchmark's key of one period.
-// The prompt's digest and the baseline root are part of it, so two tasks that
-// differ in either have different keys even if somebody gives them one name: a
-// run of one can never serve to test guesses about the other.
 func (a AuditKey) Task(benchmark, period, task string, prompt, baseline [32]byte) TaskKey {
-	bench := expand(a.k, "cleanrun/v1", "benchmark", benchmark, period)
-	return TaskKey{expand(bench, "cleanrun/v1", "task", task, string(prompt[:]), string(baseline[:]))}
+	return a.Benchmark(benchmark, period).Task(task, prompt, baseline)
+}
+
+// Task derives the key of one task. The prompt's digest and the baseline root
+// are part of it, so two tasks that differ in either have different keys even if
+// somebody gives them one name: a run of one can never serve to test guesses
+// about the other.
+func (b BenchmarkKey) Task(task string, prompt, baseline [32]byte) TaskKey {
+	return TaskKey{expand(b.k, "cleanrun/v1", "task", task, string(prompt[:]), string(baseline[:]))}
 }
 
 // TaskFor derives the key of the task that s seals and checks it against the
 // set's key commitment. The error is a *KeyError if it is another key.
 func (a AuditKey) TaskFor(s *Set) (TaskKey, error) {
-	k := a.Task(s.Benchmark, s.Period, s.Task, s.Prompt, s.Baseline)
+	return a.Benchmark(s.Benchmark, s.Period).TaskFor(s)
+}
+
+// TaskFor derives the key of the task that s seals and checks it against the
+// set's key commitment. The error is a *KeyError if it is another key, or that
+// of another benchmark or period.
+func (b BenchmarkKey) TaskFor(s *Set) (TaskKey, error) {
+	k := b.Task(s.Task, s.Prompt, s.Baseline)
 	return k, k.Check(s)
 }
 

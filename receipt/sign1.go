@@ -19,8 +19,10 @@ import (
 type Kind uint8
 
 const (
-	KindReceipt   Kind = iota + 1 // receipt.cose, receipt2.cose: an in-toto Statement signed by the runner
-	KindSealedSet                 // task.sealed: a sealed set signed by the owner
+	KindReceipt    Kind = iota + 1 // receipt.cose, receipt2.cose: an in-toto Statement signed by the runner
+	KindSealedSet                  // task.sealed: a sealed set signed by the owner
+	KindBenchmark                  // head of a benchmark's seal, signed by the owner; sub is the benchmark
+	KindSubmission                 // submission.cose: an in-toto Statement over many receipts; sub is the submission id
 )
 
 type kindFields struct {
@@ -31,8 +33,10 @@ type kindFields struct {
 }
 
 var kinds = map[Kind]kindFields{
-	KindReceipt:   {"receipt", "application/cleanrun-receipt+cose", PayloadType, MaxReceipt},
-	KindSealedSet: {"sealed set", "application/cleanrun-sealed-set+cose", "application/cleanrun-sealed-set+cbor", MaxSealedSet},
+	KindReceipt:    {"receipt", "application/cleanrun-receipt+cose", PayloadType, MaxReceipt},
+	KindSealedSet:  {"sealed set", "application/cleanrun-sealed-set+cose", "application/cleanrun-sealed-set+cbor", MaxSealedSet},
+	KindBenchmark:  {"benchmark seal", "application/cleanrun-benchmark+cose", "application/cleanrun-benchmark+cbor", MaxBenchmark},
+	KindSubmission: {"submission", "application/cleanrun-submission+cose", PayloadType, MaxSubmission},
 }
 
 func (k Kind) String() string {
@@ -44,9 +48,11 @@ func (k Kind) String() string {
 
 // Largest COSE_Sign1 of each kind, and longest sub claim, in bytes.
 const (
-	MaxReceipt   = 64 << 10
-	MaxSealedSet = 64 << 20
-	MaxSubject   = 512
+	MaxReceipt    = 64 << 10
+	MaxSealedSet  = 64 << 20
+	MaxBenchmark  = 16 << 10 // the head alone
+	MaxSubmission = 64 << 20
+	MaxSubject    = 512
 )
 
 // Labels of the protected header (RFC 9052, 9596, 9597). It holds these five
