@@ -34,6 +34,7 @@ const (
 	RuleName       Rule = "name"         // benchmark, task or period
 	RuleScope      Rule = "scope"        // workspace mode or a grant
 	RuleChannels   Rule = "channels"     // unknown role, unsorted, repeated
+	RulePhases     Rule = "phases"       // commands, places, reward rule or guarded paths
 	RuleCounts     Rule = "counts"       // sources or uncovered
 	RuleKept       Rule = "kept"         // above 10
 	RuleLength     Rule = "length"       // a list that is not whole digests
@@ -136,6 +137,9 @@ func (s *Set) check() error {
 		return broken(RuleProfile, "profile", fmt.Sprintf("%q", s.Profile), fmt.Sprintf("%q (seal the task again with this version)", Profile))
 	}
 	if err := s.checkNames(); err != nil {
+		return err
+	}
+	if err := CheckPhases(s.Phases); err != nil {
 		return err
 	}
 	if s.Kept > 10 {

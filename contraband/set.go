@@ -37,6 +37,7 @@ type Set struct {
 	Filter     []uint32  `cbor:"18,keyasint"` // keyed 24-bit values of all line, atom and canary items, sorted, unique, padded; see TaskKey.Filter
 	Kept       uint8     `cbor:"19,keyasint"` // tenths of the novel part that baseline subtraction left, rounded down, 0..10
 	Small      bool      `cbor:"20,keyasint"` // the owner says: no whole object and fewer than 8 items, before padding; see TooSmall
+	Phases     *Phases   `cbor:"21,keyasint"` // what runs beside the agent; null: the runner may choose
 }
 
 // Scope as the task states it. The workspace is named, not located: its path

@@ -18,10 +18,11 @@ type Checker struct {
 	tree    accumulator
 	model   bool // stdin is declared as the model's
 	last    Row  // previous row: time, phase
-	counts  [PhaseGrade + 1][OpLost + 1]uint64
+	counts  [PhaseGrade + 1][maxOp + 1]uint64
 	objects map[uint32]objectState
-	ended   []bool // by process number; 0 is the recorder
-	argv    [PhaseGrade + 1]bool
+	ended   []bool              // by process number; 0 is the recorder
+	argv    [PhaseGrade + 1]int // command lines that the driver gave, by phase
+	phases  phaseState
 	sum     Summary
 }
 
@@ -151,6 +152,9 @@ func (c *Checker) check(r *Row) *RuleError {
 	if r.Phase < c.last.Phase {
 		return broken(RulePhase, fmt.Sprintf("at least %d", c.last.Phase), "phase %v", r.Phase)
 	}
+	if err := c.checkPhases(r); err != nil {
+		return err
+	}
 	if err := c.checkProc(r); err != nil {
 		return err
 	}
@@ -193,11 +197,11 @@ func (c *Checker) checkObject(r *Row) *RuleError {
 			return broken(RuleOrigin, "the role that the start row declares for stdin, driver if none", "origin %d", r.Origin)
 		}
 	case OpArgv:
-		// The command line comes from the driver: the first of the run, and it
-		// may start one command a phase.
+		// The command line comes from the driver: the first of the run, and
+		// those that start a phase.
 		driver := r.Dir == DirIn
-		first := c.argv == [PhaseGrade + 1]bool{}
-		if first && !driver || driver && c.argv[r.Phase] {
+		first := c.argv == [PhaseGrade + 1]int{}
+		if first && !driver || driver && c.argv[r.Phase] >= c.commands() {
 			return broken(RuleOrigin, "driver for the first argument vector, run for the later ones of a phase", "origin %d", r.Origin)
 		}
 	case OpOpen, OpExec, OpInterp, OpTruncate:
@@ -264,6 +268,7 @@ func (c *Checker) apply(r *Row, raw []byte) {
 	c.tree.add(raw)
 	c.counts[r.Phase][r.Op]++
 	c.last = Row{Time: r.Time, Phase: r.Phase}
+	c.enter(r)
 	c.track(r)
 	c.tally(r)
 }
@@ -297,7 +302,10 @@ func (c *Checker) track(r *Row) {
 		c.ended[r.Proc] = true
 		c.sum.Ended++
 	case OpArgv:
-		c.argv[r.Phase] = true
+		c.argv[r.Phase]++
+		if r.Dir == DirOut {
+			c.argv[r.Phase] = c.commands()
+		}
 	case OpFinal:
 		c.final = r.Final
 	}

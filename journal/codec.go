@@ -20,12 +20,12 @@ const (
 // EncodeRow appends the row's deterministic encoding to dst.
 func EncodeRow(dst []byte, r *Row) ([]byte, error) {
 	pairs := 12
-	for _, present := range [...]bool{r.Path != nil, r.Path2 != nil, r.Child != 0, r.Start != nil, r.Final != nil} {
+	for _, present := range [...]bool{r.Path != nil, r.Path2 != nil, r.Child != 0, r.Start != nil, r.Final != nil, r.End != nil, r.Reward != nil, r.Guard != nil} {
 		if present {
 			pairs++
 		}
 	}
-	dst = append(dst, 0xa0|byte(pairs)) // at most 17 pairs: one byte
+	dst = append(dst, 0xa0|byte(pairs)) // at most 20 pairs: one byte
 	dst = appendHead(append(dst, 1), 0, r.Seq)
 	dst = appendHead(append(dst, 2), 0, r.Time)
 	dst = appendHead(append(dst, 3), 0, uint64(r.Phase))
@@ -64,6 +64,20 @@ func EncodeRow(dst []byte, r *Row) ([]byte, error) {
 			return nil, err
 		}
 		dst = append(append(dst, 17), b...)
+	}
+	for _, part := range [...]struct {
+		key     byte
+		present bool
+		v       any
+	}{{18, r.End != nil, r.End}, {19, r.Reward != nil, r.Reward}, {20, r.Guard != nil, r.Guard}} {
+		if !part.present {
+			continue
+		}
+		b, err := dcbor.Marshal(part.v)
+		if err != nil {
+			return nil, err
+		}
+		dst = append(append(dst, part.key), b...)
 	}
 	return dst, nil
 }
@@ -122,9 +136,9 @@ func (d *decoder) fail(want, gotFormat string, a ...any) {
 }
 
 func (d *decoder) row() (r Row) {
-	pairs := d.head(5, 17)
+	pairs := d.head(5, 20)
 	if d.err == nil && pairs < 12 {
-		d.fail("12 to 17 keys", "%d keys", pairs)
+		d.fail("12 to 20 keys", "%d keys", pairs)
 	}
 	d.key(1)
 	r.Seq = d.head(0, math.MaxUint64)
@@ -176,8 +190,17 @@ func (d *decoder) row() (r Row) {
 		case 17:
 			r.Final = new(Final)
 			d.value(r.Final)
+		case 18:
+			r.End = new(PhaseEnd)
+			d.value(r.End)
+		case 19:
+			r.Reward = new(Reward)
+			d.value(r.Reward)
+		case 20:
+			r.Guard = new(Guard)
+			d.value(r.Guard)
 		default:
-			d.fail("keys 1 to 17", "key %d", key)
+			d.fail("keys 1 to 20", "key %d", key)
 		}
 	}
 	return r

@@ -42,6 +42,7 @@ const (
 	RuleContent  Rule = "content"  // direction and size
 	RuleOrigin   Rule = "origin"   // where the content comes from
 	RuleScope    Rule = "scope"    // the scope flag
+	RuleReward   Rule = "reward"   // how a phase ended, what grading gave, what it met
 	RuleFinal    Rule = "final"    // what the closing row binds
 	RuleClosed   Rule = "closed"   // nothing after the closing row
 	RuleHead     Rule = "head"     // the head's text, or a head of other rows

@@ -8,6 +8,7 @@ var opNames = map[Op]string{
 	OpMknod: "mknod", OpTruncate: "truncate", OpChmod: "chmod", OpChown: "chown", OpUtime: "utime", OpXattr: "xattr",
 	OpConnect: "connect", OpBind: "bind", OpFork: "fork", OpExit: "exit", OpStdin: "stdin", OpStdout: "stdout",
 	OpStderr: "stderr", OpDenied: "denied", OpKilled: "killed", OpVoid: "void", OpLost: "lost",
+	OpPhase: "phase", OpReward: "reward", OpGuard: "guard",
 }
 
 // String is the operation's name on screens and in JSON.

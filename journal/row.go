@@ -22,6 +22,9 @@ type Row struct {
 	Child  uint32    `cbor:"15,keyasint,omitempty"` // fork: number of the new process; dir: number of the new directory
 	Start  *Start    `cbor:"16,keyasint,omitempty"` // only, and always, in row 0
 	Final  *Final    `cbor:"17,keyasint,omitempty"` // only, and always, in a final row
+	End    *PhaseEnd `cbor:"18,keyasint,omitempty"` // only, and always, in a phase row
+	Reward *Reward   `cbor:"19,keyasint,omitempty"` // only, and always, in a reward row
+	Guard  *Guard    `cbor:"20,keyasint,omitempty"` // only, and always, in a guard row
 }
 
 // A PathRef names a path without showing it: the number of its parent directory,
@@ -98,6 +101,11 @@ const (
 	OpKilled                 // the recorder killed Proc: what it executed was not what was recorded
 	OpVoid                   // row Object-th notification could not be answered: the caller was gone
 	OpLost                   // content or events could not be recorded; a journal with one can never be CLEAN
+	OpPhase                  // Phase has ended: no row of it follows
+	OpReward                 // what grading gave, from one source
+	OpGuard                  // grading met a verdict or grader file that the run planted or changed
+
+	maxOp = OpGuard
 )
 
 // Flags of a row, a bit set. Unknown bits are an error.

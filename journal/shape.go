@@ -73,6 +73,9 @@ var shapes = [...]shape{
 	OpKilled:   {actor: process},
 	OpVoid:     {},
 	OpLost:     {},
+	OpPhase:    {actor: recorder},
+	OpReward:   {actor: recorder},
+	OpGuard:    {path: resolved, flags: FlagRemoved},
 }
 
 // maxErrno is the largest errno that Linux returns (MAX_ERRNO).
@@ -97,6 +100,9 @@ func checkShape(r *Row) *RuleError {
 		return broken(RuleResult, "the errno of a denied call", "0")
 	}
 	if err := checkFlags(r, s); err != nil {
+		return err
+	}
+	if err := checkParts(r); err != nil {
 		return err
 	}
 	return checkContent(r, s)
@@ -166,7 +172,7 @@ func checkFlags(r *Row, s *shape) *RuleError {
 // need returns the access that the row uses its paths with.
 func need(r *Row) scope.Access {
 	switch r.Op {
-	case OpDir:
+	case OpDir, OpGuard:
 		return scope.None
 	case OpExec, OpInterp:
 		return scope.Read

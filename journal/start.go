@@ -37,6 +37,8 @@ type Start struct {
 	Freshness    *[]byte `cbor:"18,keyasint"`
 	Agent        string  `cbor:"19,keyasint"` // asserted by the runner
 	Model        string  `cbor:"20,keyasint"` // asserted by the runner
+	// Phases say what runs beside the agent; null in a run of an agent alone.
+	Phases *Phases `cbor:"21,keyasint"`
 }
 
 // A Channel is a stream that the task declares, such as "stdin" of role "model".
@@ -176,6 +178,9 @@ func CheckStart(s *Start) error {
 		if s.Blind[i-1] >= s.Blind[i] {
 			return fmt.Errorf("got %q after %q, want the blind spots sorted and unique", s.Blind[i], s.Blind[i-1])
 		}
+	}
+	if err := CheckPhases(s.Phases); err != nil {
+		return err
 	}
 	if s.Registration != nil || s.Freshness != nil {
 		return fmt.Errorf("got a registration or freshness value, want null in this version")

@@ -6,7 +6,7 @@ func fields() []vector {
 		return vector{name: name, stage: stage, row: at, comment: comment, rows: set(at, keys)}
 	}
 	return []vector{
-		bad("op-unknown", "op", rRead, "operation 31", table{kOp: num(31)}),
+		bad("op-unknown", "op", rRead, "operation 34", table{kOp: num(34)}),
 		bad("op-zero", "op", rRead, "operation 0", table{kOp: num(0)}),
 		bad("op-start-value", "op", rExit1, "a start value in an exit row", table{kStart: baseStart().encode()}),
 		{name: "op-final-value-missing", stage: "op", row: rFinal, comment: "a final row without its value",

@@ -139,7 +139,7 @@ func spellings(good [][]byte) []vector {
 		at("trailing-byte", "61", "one byte after the row", r, r+"\x00"),
 		at("byte-order-mark", "61", "UTF-8 mark before the row", r, "\xef\xbb\xbf"+r),
 		at("cut", "61", "the last byte is gone", r, r[:len(r)-1]),
-		at("key-unknown", "62", "key 18", r, "\xae"+r[1:]+"\x12\x00"),
+		at("key-unknown", "62", "key 21", r, "\xae"+r[1:]+"\x15\x00"),
 		at("key-missing", "62", "without key 2", "\x02\x18\x50", ""),
 		at("key-order", "", "keys 3 and 4 changed places", "\x03\x01\x04\x01", "\x04\x01\x03\x01"),
 		at("child-zero", "", "key 15 with 0, which is left out", r, "\xae"+r[1:]+"\x0f\x00"),
@@ -196,7 +196,7 @@ func starts() []vector {
 			r[0][kStart] = s.encode()
 			return r
 		})},
-		{name: "start-key-unknown", stage: "encoding", row: 0, redteam: "62", comment: "key 21", rows: start(table{21: num(1)})},
+		{name: "start-key-unknown", stage: "encoding", row: 0, redteam: "62", comment: "key 22", rows: start(table{22: num(1)})},
 		{name: "start-roots-null", stage: "encoding", row: 0, redteam: "60", comment: "null for an empty list", rows: start(table{13: null})},
 	}
 }

@@ -14,7 +14,7 @@ func baseStart() table {
 		7: bstr(bytes.Repeat([]byte{1}, 32)), 8: bstr(bytes.Repeat([]byte{2}, 32)), 9: bstr(bytes.Repeat([]byte{3}, 32)),
 		10: list(root("/", 2, 2), root("/dev", 1, 5), root("/srv/data", 2, 1), root("/usr", 0, 2), root("/work", 1, 0)),
 		11: tstr("/work"), 12: {0xf4}, 13: list(), 14: tstr("cleanrun 1"), 15: tstr("hand-written"), 16: list(),
-		17: null, 18: null, 19: tstr("agent"), 20: tstr("model"),
+		17: null, 18: null, 19: tstr("agent"), 20: tstr("model"), 21: null,
 	}
 }
 
