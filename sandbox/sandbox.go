@@ -27,6 +27,7 @@ package sandbox
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/scope"
@@ -43,6 +44,18 @@ const OwnFailure = 125
 
 // ControlPath is where a run finds its control file.
 const ControlPath = "/cleanrun/control.txt"
+
+// Default places of hidden tests and of reward files.
+const (
+	TestsPath  = "/cleanrun/tests"
+	RewardPath = "/cleanrun/reward"
+)
+
+// Variables that the grader finds the places in.
+const (
+	TestsVariable  = "CLEANRUN_TESTS"
+	RewardVariable = "CLEANRUN_REWARD_DIR"
+)
 
 // Config of one run.
 type Config struct {
@@ -63,14 +76,55 @@ type Config struct {
 	ToolDirs    []string     // more directories to show read-only (GOROOT, GOMODCACHE)
 	HiddenHints []string     // outside paths: absent inside but present outside below one of them counts as hidden
 
-	Stdin          io.Reader // nil is /dev/null; an *os.File is passed as it is
-	Stdout, Stderr io.Writer // nil discards
+	// Setup and Grade must equal those of Start.Phases, if that is set; without it
+	// Run makes Start.Phases of them with the reward rule exit-code. Neither reads
+	// Stdin. Tests is an outside folder that is shown at Start.Phases.Tests,
+	// read-only, when grading starts, and is not to be found inside before.
+	Setup, Grade []string
+	Tests        string
+	// Timeouts of the agent, the setup and the grading; 0 is none. When one is
+	// over, all processes of its phase are killed.
+	Timeout, SetupTimeout, GradeTimeout time.Duration
+	Limits                              Limits
+	Secrets                             []Secret
+	StoreMax                            uint64 // bytes of content that are stored; 0 is no limit
+
+	Stdin          io.Reader // of the agent; nil is /dev/null; an *os.File is passed as it is
+	Stdout, Stderr io.Writer // of all phases; nil discards
 	Progress       func(Progress)
+}
+
+// Limits of what a run may use; 0 is none. One that cannot be set is a *Refused.
+type Limits struct {
+	Memory    uint64 // bytes: of the whole run with a cgroup, else of private memory of each process
+	Disk      uint64 // bytes that the run may add to its workspace and private places
+	Processes uint32 // processes and threads at one time
+}
+
+// A Secret is a value that is replaced wherever it appears before anything is
+// stored.
+type Secret struct {
+	Name  string
+	Value []byte
 }
 
 // Progress of a run that is under way.
 type Progress struct {
-	Rows uint64 // rows written
+	Rows  uint64 // rows written
+	Phase journal.Phase
+}
+
+// Cost is the time that the recorder took from the run.
+type Cost struct {
+	Setup  time.Duration // from Run to the first program, and between phases
+	Answer time.Duration // answering system calls, summed over the threads that do
+	Close  time.Duration // from the last process's end to the result
+}
+
+// A PhaseEnd says how one phase ended.
+type PhaseEnd struct {
+	Phase journal.Phase
+	journal.PhaseEnd
 }
 
 // Result of a run whose journal was closed.
@@ -81,6 +135,20 @@ type Result struct {
 	Rows    uint64   // rows of the journal
 	Root    [32]byte // RFC 9162 root over them
 	Skipped []string // what the sandbox could not show, each with the reason
+
+	Phases  []PhaseEnd       // in order; empty without Start.Phases
+	Rewards []journal.Reward // read from the grading, in order of their source
+	Guards  []GuardHit       // verdict and grader files that were not as they must be
+	Cost    Cost
+	Backend string   // as the start row names it
+	Limits  []string // how each limit was set, and "... reached" if the run met it
+}
+
+// A GuardHit is a file that could have decided the reward and that the run
+// touched.
+type GuardHit struct {
+	Path string
+	journal.Guard
 }
 
 // Unavailable says that this machine cannot run the namespaced recorder.
