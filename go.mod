@@ -3,6 +3,7 @@ module github.com/cleanrun-dev/cleanrun
 go 1.26.0
 
 require (
+	filippo.io/age v1.3.1
 	github.com/bmatcuk/doublestar/v4 v4.10.4
 	github.com/fxamacker/cbor/v2 v2.10.0
 	github.com/goccy/go-yaml v1.19.2
@@ -26,6 +27,7 @@ require (
 )
 
 require (
+	filippo.io/hpke v0.4.0 // indirect
 	github.com/google/go-containerregistry v0.21.9 // indirect
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/shibumi/go-pathspec v1.3.0 // indirect
@@ -35,4 +37,5 @@ require (
 	golang.org/x/crypto v0.59.0 // indirect
 	golang.org/x/tools v0.52.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260803160001-6ac0973c030d // indirect
+	mvdan.cc/sh/v3 v3.13.1 // indirect
 )
