@@ -14,11 +14,22 @@ import (
 const PayloadType = "application/vnd.in-toto+json"
 
 // MaxStatement is the largest payload of an envelope, MaxEnvelope the largest
-// envelope, in bytes.
+// envelope, in bytes. A submission's envelope holds a larger statement.
 const (
 	MaxStatement = 48 << 10
 	MaxEnvelope  = 80 << 10
+
+	MaxSubmissionStatement = 16 << 20
+	MaxSubmissionEnvelope  = 24 << 20
 )
+
+// envelopeLimits are the most bytes of payload and envelope of a kind.
+func envelopeLimits(kind Kind) (payload, envelope int) {
+	if kind == KindSubmission {
+		return MaxSubmissionStatement, MaxSubmissionEnvelope
+	}
+	return MaxStatement, MaxEnvelope
+}
 
 // wireEnvelope has its fields in the order in which they are written: sorted, as
 // RFC 8785 would.
@@ -60,8 +71,14 @@ func pae(payloadType string, payload []byte) []byte {
 // An ECDSA signature is written as DER, as in-toto, cosign and securesystemslib
 // expect it. What SignDSSE returns, ParseDSSE accepts.
 func SignDSSE(s Signer, payload []byte) ([]byte, error) {
-	if len(payload) == 0 || len(payload) > MaxStatement {
-		return nil, refuse(StagePayload, fmt.Sprintf("a payload of %d bytes", len(payload)), fmt.Sprintf("1 to %d", MaxStatement), "").in("envelope")
+	return SignEnvelope(KindReceipt, s, payload)
+}
+
+// SignEnvelope is SignDSSE for the statement of a receipt or of a submission.
+// The envelope itself does not say which: predicateType does.
+func SignEnvelope(kind Kind, s Signer, payload []byte) ([]byte, error) {
+	if most, _ := envelopeLimits(kind); len(payload) == 0 || len(payload) > most {
+		return nil, refuse(StagePayload, fmt.Sprintf("a payload of %d bytes", len(payload)), fmt.Sprintf("1 to %d", most), "").in("envelope")
 	}
 	key := s.Public()
 	sig, err := signChecked(s, pae(PayloadType, payload))
@@ -76,7 +93,7 @@ func SignDSSE(s Signer, payload []byte) ([]byte, error) {
 	kid := key.Thumbprint()
 	b64 := base64.StdEncoding.EncodeToString
 	out := formatEnvelope(b64(payload), PayloadType, hex.EncodeToString(kid[:]), b64(sig))
-	e, err := ParseDSSE(out)
+	e, err := ParseEnvelope(kind, out)
 	if err != nil {
 		return nil, err
 	}
@@ -110,16 +127,22 @@ func (e *Envelope) Key() PublicKey { return e.key }
 // (white space, another order, escapes, a repeated key) is refused: whoever can
 // write a bundle in two ways can say two things. The result is unverified.
 func ParseDSSE(data []byte) (*UnverifiedEnvelope, error) {
-	e, err := parseDSSE(data)
+	return ParseEnvelope(KindReceipt, data)
+}
+
+// ParseEnvelope is ParseDSSE for the statement of a receipt or of a submission.
+func ParseEnvelope(kind Kind, data []byte) (*UnverifiedEnvelope, error) {
+	e, err := parseDSSE(kind, data)
 	if err != nil {
 		return nil, err.in("envelope")
 	}
 	return e, nil
 }
 
-func parseDSSE(data []byte) (*UnverifiedEnvelope, *Error) {
-	if len(data) == 0 || len(data) > MaxEnvelope {
-		return nil, refuse(StageSize, fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("1 to %d", MaxEnvelope), "")
+func parseDSSE(kind Kind, data []byte) (*UnverifiedEnvelope, *Error) {
+	most, largest := envelopeLimits(kind)
+	if len(data) == 0 || len(data) > largest {
+		return nil, refuse(StageSize, fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("1 to %d", largest), "")
 	}
 	var w wireEnvelope
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -149,8 +172,8 @@ func parseDSSE(data []byte) (*UnverifiedEnvelope, *Error) {
 	if err != nil {
 		return nil, refuse(StageBase64, "sig: "+err.Error(), "strict standard base64", "")
 	}
-	if len(payload) == 0 || len(payload) > MaxStatement {
-		return nil, refuse(StagePayload, fmt.Sprintf("a payload of %d bytes", len(payload)), fmt.Sprintf("1 to %d", MaxStatement), "")
+	if len(payload) == 0 || len(payload) > most {
+		return nil, refuse(StagePayload, fmt.Sprintf("a payload of %d bytes", len(payload)), fmt.Sprintf("1 to %d", most), "")
 	}
 	kid, err := hex.DecodeString(*s.KeyID)
 	if err != nil || len(kid) != 32 {
