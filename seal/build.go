@@ -38,7 +38,7 @@ func Build(m *Material, audit contraband.AuditKey, control string) (*contraband.
 		Benchmark: t.Benchmark, Task: t.ID, Period: t.Period,
 		Commitment: key.TaskCommitment(m.source()),
 		Prompt:     prompt, Baseline: baseline,
-		Scope: t.Scope, Channels: t.Channels,
+		Scope: t.Scope, Channels: t.Channels, Phases: t.Phases,
 		Sources: counts(c.sources), Uncovered: counts(c.uncovered),
 		Control: control,
 	}

@@ -25,7 +25,6 @@ type Material struct {
 	Workspace string // host path
 	Prompt    []byte
 	Baseline  *manifest.Manifest
-	file      []byte // the task file
 	sources   []source
 }
 
@@ -40,27 +39,45 @@ type source struct {
 	changes bool   // there is a pre-image
 }
 
-// Load reads a task file and all that it names. A declared file that cannot be
-// read, or a pattern that finds none, is an error: an item left out unseen would
-// make every run look cleaner than it is.
+// Load reads a task file and all that it names.
 func Load(taskFile string) (*Material, error) {
+	t, err := ReadTask(taskFile)
+	if err != nil {
+		return nil, err
+	}
+	return t.Load()
+}
+
+// ReadTask reads a task file and nothing that it names.
+func ReadTask(taskFile string) (*Task, error) {
 	data, err := os.ReadFile(taskFile)
 	if err != nil {
 		return nil, err
 	}
-	t, err := ParseTask(taskFile, data)
+	return ParseTask(taskFile, data)
+}
+
+// Load reads all that the task names. A declared file that cannot be read, or a
+// pattern that finds none, is an error: an item left out unseen would make every
+// run look cleaner than it is.
+func (t *Task) Load() (*Material, error) {
+	m, err := t.loadSources()
 	if err != nil {
 		return nil, err
 	}
-	m := &Material{Task: t, file: data, Workspace: t.path(t.Workspace.Value)}
-	if m.Prompt, err = t.promptText(); err != nil {
+	m.Baseline, err = manifest.Build(m.Workspace, m.Prompt)
+	return m, err
+}
+
+// loadSources is Load without the baseline.
+func (t *Task) loadSources() (*Material, error) {
+	m := &Material{Task: t, Workspace: t.WorkspacePath()}
+	var err error
+	if m.Prompt, err = t.PromptText(); err != nil {
 		return nil, err
 	}
 	if info, err := os.Stat(m.Workspace); err != nil || !info.IsDir() {
-		return nil, t.errorf(t.Workspace, "got no folder of that name, want the workspace")
-	}
-	if m.Baseline, err = manifest.Build(m.Workspace, m.Prompt); err != nil {
-		return nil, err
+		return nil, t.errorf(t.Workspace, "got no folder %.200q, want the workspace", t.Workspace.Value)
 	}
 	taken := map[string]Text{}
 	for _, list := range []struct {
@@ -73,8 +90,12 @@ func Load(taskFile string) (*Material, error) {
 			}
 		}
 	}
+	m.sources = append(m.sources, t.given...)
 	return m, nil
 }
+
+// WorkspacePath is the host path of the workspace.
+func (t *Task) WorkspacePath() string { return t.path(t.Workspace.Value) }
 
 func (t *Task) errorf(at Text, format string, args ...any) error {
 	return &TaskError{File: t.File, Line: at.Line, Item: at.Item, Problem: fmt.Sprintf(format, args...)}
@@ -85,18 +106,19 @@ func (t *Task) path(name string) string {
 	if filepath.IsAbs(name) {
 		return filepath.Clean(name)
 	}
-	return filepath.Join(filepath.Dir(t.File), filepath.FromSlash(name))
+	return filepath.Join(t.dir, filepath.FromSlash(name))
 }
 
 // label is the path as the owner wrote it: it is the same on every machine.
 func (t *Task) label(host string) string {
-	if rel, err := filepath.Rel(filepath.Dir(t.File), host); err == nil {
+	if rel, err := filepath.Rel(t.dir, host); err == nil {
 		return filepath.ToSlash(rel)
 	}
 	return filepath.ToSlash(host)
 }
 
-func (t *Task) promptText() ([]byte, error) {
+// PromptText reads the prompt.
+func (t *Task) PromptText() ([]byte, error) {
 	if t.Prompt.Inline != "" {
 		return []byte(t.Prompt.Inline), nil
 	}
@@ -144,10 +166,7 @@ func (m *Material) loadFiles(kind contraband.Kind, f Files, taken map[string]Tex
 	if f.Replaces != "" && len(names) > 1 {
 		return t.errorf(f.Pattern, "got %d files for one pre-image %q, want one", len(names), f.Replaces)
 	}
-	root := filepath.Dir(t.File)
-	if f.Root != "" {
-		root = t.path(f.Root)
-	}
+	root := t.root(f)
 	for _, name := range names {
 		host := filepath.Join(base, filepath.FromSlash(name))
 		if real, err := filepath.EvalSymlinks(host); err == nil {
@@ -169,6 +188,14 @@ func (m *Material) loadFiles(kind contraband.Kind, f Files, taken map[string]Tex
 		m.sources = append(m.sources, s)
 	}
 	return nil
+}
+
+// root is the host folder that the paths of f are cut at.
+func (t *Task) root(f Files) string {
+	if f.Root != "" {
+		return t.path(f.Root)
+	}
+	return t.dir
 }
 
 // preImage finds the workspace file that s replaces: the one named, which must
@@ -201,11 +228,11 @@ func (m *Material) preImage(s *source, f Files, root, host string) error {
 }
 
 // Hidden returns the host paths that the task names and that a run must not
-// see: the task file, its folder, the files of reference and tests and the
+// see: the task file, its folder, the benchmark's own files, the files of reference and tests and the
 // folders in which they are looked for. Sorted; what is absent is left out. It
 // needs no readable contents.
 func (t *Task) Hidden() ([]string, error) {
-	list := []string{t.File, filepath.Dir(t.File)}
+	list := append([]string{t.File, filepath.Dir(t.File), t.dir}, t.around...)
 	for _, f := range slices.Concat(t.Reference, t.Tests) {
 		base, names, err := t.glob(f.Pattern)
 		var bad *TaskError
@@ -241,7 +268,7 @@ func (m *Material) source() []byte {
 	out := []byte("cleanrun/task-source/v1")
 	field := func(b []byte) { out = append(binary.BigEndian.AppendUint32(out, uint32(len(b))), b...) }
 	sum := func(b []byte) { s := sha256.Sum256(b); field(s[:]) }
-	sum(m.file)
+	sum(m.Task.data)
 	for _, s := range m.sources {
 		field([]byte{byte(s.kind)})
 		field([]byte(s.label))

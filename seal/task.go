@@ -11,6 +11,7 @@ package seal
 import (
 	"cmp"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -35,6 +36,12 @@ type Task struct {
 	Commands  []Text // expected test commands
 	Scope     contraband.Scope
 	Channels  []contraband.Channel
+	Phases    *contraband.Phases // nil: the runner may choose
+
+	data   []byte   // what the task commitment binds as the task file
+	dir    string   // host folder that relative names start at
+	given  []source // reference and tests that stand in a data file, in the order of their columns
+	around []string // host paths of the benchmark's own files
 }
 
 // Text is a string and the place where it stands.
@@ -64,7 +71,8 @@ func ParseTask(file string, data []byte) (*Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Task{File: file, Scope: contraband.Scope{Workspace: uint8(scope.WriteTree), Grants: []contraband.Grant{}}, Channels: []contraband.Channel{}}
+	t := &Task{File: file, data: data, dir: filepath.Dir(file), Scope: defaultScope(), Channels: []contraband.Channel{}}
+	grade := value{file: file, item: "setup"}
 	lists := map[string]*[]Text{"canaries": &t.Canaries, "tokens": &t.Tokens, "signals": &t.Signals, "commands": &t.Commands}
 	err = root.mapping(func(key string, v value) (known bool, err error) {
 		switch key {
@@ -88,6 +96,11 @@ func ParseTask(file string, data []byte) (*Task, error) {
 			err = v.scope(&t.Scope)
 		case "channels":
 			t.Channels, err = v.channels()
+		case "setup":
+			t.Phases, err = v.setup(t.Phases)
+		case "grade":
+			t.Phases, err = v.grade(t.Phases)
+			grade = v
 		default:
 			list, ok := lists[key]
 			if !ok {
@@ -108,7 +121,14 @@ func ParseTask(file string, data []byte) (*Task, error) {
 			return nil, value{file: file, item: need.key}.errorf("missing; a run needs it")
 		}
 	}
+	if err := t.finishPhases(grade); err != nil {
+		return nil, err
+	}
 	return t, nil
+}
+
+func defaultScope() contraband.Scope {
+	return contraband.Scope{Workspace: uint8(scope.WriteTree), Grants: []contraband.Grant{}}
 }
 
 func (v value) located() (Text, error) {
