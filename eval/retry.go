@@ -12,6 +12,18 @@ var infrastructure = []string{
 // with one of them stands, whatever failed beside it: a retry would replace it.
 var content = []string{"trace", "authored", "authored-unexplained", "controls-missing", "reward-conflict", "answer-unread", "tests-unread", "signal-missing"}
 
+// Attested gives a result what attesting derived. What the journal alone shows
+// decides whether a failed grading calls for a retry: the verdict's reason does
+// not say how it failed.
+func (r Result) Attested(verdict string, reasons []string, score *Score) Result {
+	r.Verdict, r.Reasons, r.Score = verdict, reasons, score
+	if r.Retry != "grade-failed" {
+		reasons = slices.DeleteFunc(slices.Clone(reasons), func(s string) bool { return s == "grade-failed" })
+	}
+	r.Retry = RetryFor(verdict, reasons)
+	return r
+}
+
 // RetryFor is the reason id for which an attempt calls for another, "" if it
 // stands. A DIRTY or a CLEAN attempt always stands, and so does one whose agent
 // merely scored badly or ran out of time. Without a verdict the reasons are those
