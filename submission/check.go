@@ -11,9 +11,9 @@ import (
 
 // Bounds of a statement, besides its size.
 const (
-	MaxTrials  = 10_000 // trials of a task
-	maxFiles   = 1000   // files of an agent or a model
-	maxReasons = 64     // of a cell
+	MaxTrials  = 100_000 // trials of a task
+	maxFiles   = 1000    // files of an agent or a model
+	maxReasons = 64      // of a cell
 	maxExact   = 1<<53 - 1
 )
 

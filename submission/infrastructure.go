@@ -9,17 +9,18 @@ import (
 // infrastructure are the reasons that say that the machine failed, not the agent:
 // the evidence for making a trial again.
 var infrastructure = []string{
-	attest.ReasonUnreadable, attest.ReasonUnstable, attest.ReasonLost, attest.ReasonKilled, attest.ReasonOpen,
-	attest.ReasonAbandoned, attest.ReasonProcesses, attest.ReasonNotifications, "grade-failed",
+	attest.ReasonOpen, attest.ReasonAbandoned, attest.ReasonLost, attest.ReasonKilled, attest.ReasonUnreadable,
+	attest.ReasonNotifications, attest.ReasonProcesses, attest.ReasonUnstable, "grade-failed",
 }
 
-// telling are the reasons that say something of the agent's work. A trial that
+// content are the reasons that say something of what the run held. A trial that
 // has one is not made again, whatever else broke: the next attempt would be a
 // second try.
-var telling = []string{
-	attest.ReasonTrace, attest.ReasonAuthored, attest.ReasonUnexplained, "reward-conflict", "signal-missing",
-	"tests-unread", "answer-unread",
-}
+var content = []string{attest.ReasonTrace, attest.ReasonAuthored, attest.ReasonUnexplained, "reward-conflict"}
+
+// late are the reasons of content that an open journal may have because its end
+// is not there.
+var late = []string{attest.ReasonControls, "signal-missing", "tests-unread", "answer-unread"}
 
 // Infrastructure tells whether a receipt of this state and these reasons is
 // evidence that its attempt failed for reasons of infrastructure, so that
@@ -28,9 +29,10 @@ func Infrastructure(state State, reasons []string) bool {
 	if state != Inconclusive {
 		return false
 	}
+	open := slices.Contains(reasons, attest.ReasonOpen)
 	failed := false
 	for _, r := range reasons {
-		if slices.Contains(telling, r) {
+		if slices.Contains(content, r) || !open && slices.Contains(late, r) {
 			return false
 		}
 		failed = failed || slices.Contains(infrastructure, r)
