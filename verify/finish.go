@@ -13,13 +13,22 @@ import (
 	"github.com/cleanrun-dev/cleanrun/scope"
 )
 
-// finish turns the checks into a verdict and an exit code. After a failed check
-// it says nothing of the run.
+// finish turns the checks into a report. After a failed check it says nothing of
+// the run.
 func (v *verifier) finish() *Report {
+	v.decide()
+	if !v.failed && v.derived != nil {
+		v.describe()
+	}
+	return v.report
+}
+
+// decide turns the checks into a verdict and an exit code.
+func (v *verifier) decide() {
 	r := v.report
 	if v.failed {
 		r.Verdict = Invalid
-		return r
+		return
 	}
 	if v.policy == nil {
 		v.note("consistent; signer unknown: give a policy with -policy to decide")
@@ -29,12 +38,9 @@ func (v *verifier) finish() *Report {
 	} else if v.policy != nil && v.owner == nil {
 		v.note("sealed by the party being judged, for all that is known: the owner is not pinned")
 	}
-	if v.derived != nil {
-		v.describe()
-	}
 	r.Verdict, r.Exit = Undecided, ExitUndecided
 	if v.runner == nil || v.owner == nil || v.selfSealed() || v.derived == nil {
-		return r
+		return
 	}
 	r.Verdict = string(v.derived.Verdict)
 	switch v.derived.Verdict {
@@ -43,7 +49,6 @@ func (v *verifier) finish() *Report {
 	case attest.Dirty:
 		r.Exit = ExitDirty
 	}
-	return r
 }
 
 func (v *verifier) describe() {

@@ -29,12 +29,16 @@ import (
 // no trust and decides nothing: exit 3. now is put into the report; nothing in
 // this version expires.
 func Verify(bundle []byte, policy *Policy, now time.Time) *Report {
-	v := &verifier{
+	v := newVerifier(policy, now)
+	v.run(bundle)
+	return v.finish()
+}
+
+func newVerifier(policy *Policy, now time.Time) *verifier {
+	return &verifier{
 		policy: policy,
 		report: &Report{CheckedAt: now.UTC(), Notes: []string{}, Why: []Why{}, Attested: []string{}, Asserted: []string{}, NotCovered: []string{}},
 	}
-	v.run(bundle)
-	return v.finish()
 }
 
 // A verifier walks the checks in order. Its fields are filled by the checks, so
