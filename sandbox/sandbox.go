@@ -36,8 +36,13 @@ import (
 // Version of the recorder, bound in every start row.
 const Version = "cleanrun/recorder/v1"
 
-// Backend names this way of watching in the start row.
-const Backend = "namespaces+seccomp-notify"
+// Backend and PlainBackend name the two ways of watching in the start row. PlainBackend
+// needs no namespaces: it works on a copy of the workspace and keeps the run from
+// the host by its answers (spec/recorder.md, "Without namespaces").
+const (
+	Backend      = "namespaces+seccomp-notify"
+	PlainBackend = "plain+seccomp-notify"
+)
 
 // OwnFailure is the exit code that a caller reports when Run returns an error.
 const OwnFailure = 125
@@ -88,6 +93,12 @@ type Config struct {
 	Limits                              Limits
 	Secrets                             []Secret
 	StoreMax                            uint64 // bytes of content that are stored; 0 is no limit
+
+	// Backend forces Backend or PlainBackend. "" tries the whole set-up of the first
+	// and takes the second only if that fails. Chosen, if not nil, is told before the
+	// command starts; why is nil unless the first one failed.
+	Backend string
+	Chosen  func(backend string, why error)
 
 	Stdin          io.Reader // of the agent; nil is /dev/null; an *os.File is passed as it is
 	Stdout, Stderr io.Writer // of all phases; nil discards
