@@ -38,10 +38,12 @@ type Task struct {
 	Channels  []contraband.Channel
 	Phases    *contraband.Phases // nil: the runner may choose
 
-	data   []byte   // what the task commitment binds as the task file
-	dir    string   // host folder that relative names start at
-	given  []source // reference and tests that stand in a data file, in the order of their columns
-	around []string // host paths of the benchmark's own files
+	stated      stated
+	verifierEnv bool     // a Harbor task sets variables for its grader
+	data        []byte   // what the task commitment binds as the task file
+	dir         string   // host folder that relative names start at
+	given       []source // reference and tests that stand in a data file, in the order of their columns
+	around      []string // host paths of the benchmark's own files
 }
 
 // Text is a string and the place where it stands.
@@ -94,13 +96,16 @@ func ParseTask(file string, data []byte) (*Task, error) {
 			t.Tests, err = v.files()
 		case "scope":
 			err = v.scope(&t.Scope)
+			t.stated.scope = true
 		case "channels":
 			t.Channels, err = v.channels()
+			t.stated.channels = true
 		case "setup":
 			t.Phases, err = v.setup(t.Phases)
+			t.stated.setup = true
 		case "grade":
 			t.Phases, err = v.grade(t.Phases)
-			grade = v
+			t.stated.grade, grade = true, v
 		default:
 			list, ok := lists[key]
 			if !ok {

@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"contraband":        {"internal/dcbor", "scope"},
 	"internal/canon":    {"contraband"},
 	"internal/manifest": {"internal/dcbor", "internal/durable", "scope"},
-	"seal":              {"contraband", "internal/canon", "internal/views", "internal/manifest", "scope", "internal/durable"},
+	"seal":              {"contraband", "internal/canon", "internal/views", "internal/manifest", "scope", "internal/durable", "internal/merkle", "receipt"},
 	"attest":            {"internal/dcbor", "internal/bucket", "internal/merkle", "journal", "contraband", "scope"},
 	"receipt":           {"internal/dcbor"},
 	"keys":              {"receipt", "internal/durable"},

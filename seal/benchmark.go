@@ -1,0 +1,314 @@
+package seal
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cleanrun-dev/cleanrun/contraband"
+)
+
+// A Benchmark is a benchmark.yaml with the list of its tasks (spec/benchmark.md).
+// It holds no ground truth: that is read task by task.
+type Benchmark struct {
+	File     string // benchmark.yaml
+	Name     string // key "benchmark"
+	Period   string
+	Revision string   // of the data, as the owner names it; may be ""
+	Overlap  Overlap  // what to do if one task's workspace holds another's answer
+	Warnings []string // of the data: columns that no field names, and the like
+
+	data    []byte // benchmark.yaml
+	entries []*entry
+	byID    map[string]*entry
+	opened  []io.Closer
+}
+
+// Overlap says what a task does that holds another task's answer.
+type Overlap uint8
+
+// The two ways. Tasks of one repository at several commits overlap by nature: a
+// later workspace holds the earlier fix.
+const (
+	OverlapRefuse Overlap = iota // such a task is a bad task
+	OverlapReport                // it is named, and sealed
+)
+
+// An entry is one task of the list.
+type entry struct {
+	id   string
+	at   value // where the task stands, for errors
+	read func() (*Task, error)
+}
+
+// common are the keys that benchmark.yaml gives to all tasks, or to those of one
+// source, that do not state them.
+type common struct {
+	setup, grade, scope, channels *value
+}
+
+// maxBenchmarkTasks is what one seal can hold.
+const maxBenchmarkTasks = contraband.MaxTasks
+
+// LoadBenchmark reads a benchmark.yaml and lists its tasks. It reads each task's
+// own file or row once, and neither workspaces nor files of ground truth. The
+// error is a *TaskError, or several joined.
+func LoadBenchmark(file string) (*Benchmark, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	b, sources, err := parseBenchmark(file, data)
+	if err != nil {
+		return nil, err
+	}
+	var bad []error
+	for _, s := range sources {
+		if err := s.list(b); err != nil {
+			bad = append(bad, err)
+		}
+	}
+	if err := errors.Join(bad...); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	if err := b.index(); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+// Close closes the data files. No task can be read then.
+func (b *Benchmark) Close() error {
+	var errs []error
+	for _, c := range b.opened {
+		errs = append(errs, c.Close())
+	}
+	b.opened = nil
+	return errors.Join(errs...)
+}
+
+// index sorts the tasks and refuses two of one name: a run of one would serve to
+// test guesses about the other.
+func (b *Benchmark) index() error {
+	if len(b.entries) == 0 {
+		return &TaskError{File: b.File, Item: "tasks", Problem: "got no task, want at least one"}
+	}
+	if len(b.entries) > maxBenchmarkTasks {
+		return &TaskError{File: b.File, Item: "tasks", Problem: fmt.Sprintf("got %d tasks, want at most %d", len(b.entries), maxBenchmarkTasks)}
+	}
+	slices.SortStableFunc(b.entries, func(x, y *entry) int { return cmp.Compare(x.id, y.id) })
+	b.byID = map[string]*entry{}
+	var bad []error
+	for _, e := range b.entries {
+		if old := b.byID[e.id]; old != nil {
+			bad = append(bad, e.at.errorf("got the task %.200q again, first at %s; two tasks of one name would share a key", e.id, place(old.at)))
+		}
+		b.byID[e.id] = e
+	}
+	return errors.Join(bad...)
+}
+
+func place(v value) string {
+	if v.line > 0 {
+		return fmt.Sprintf("%s:%d", v.file, v.line)
+	}
+	return v.file
+}
+
+// IDs are the names of all tasks, ascending.
+func (b *Benchmark) IDs() []string {
+	ids := make([]string, len(b.entries))
+	for i, e := range b.entries {
+		ids[i] = e.id
+	}
+	return ids
+}
+
+// Task reads one task: what a run needs of it (PromptText, WorkspacePath,
+// Hidden, StageTests, Phases), and with Load its ground truth. It may be called
+// from several goroutines.
+func (b *Benchmark) Task(id string) (*Task, error) {
+	e := b.byID[id]
+	if e == nil {
+		return nil, &TaskError{File: b.File, Item: "tasks", Problem: fmt.Sprintf("got the task %.200q, want one of the %d of this benchmark%s", id, len(b.entries), b.near(id))}
+	}
+	return e.read()
+}
+
+// near names a task that begins like id.
+func (b *Benchmark) near(id string) string {
+	for _, e := range b.entries {
+		if e.id != "" && id != "" && (strings.HasPrefix(e.id, id) || strings.HasPrefix(id, e.id) || strings.EqualFold(e.id, id)) {
+			return fmt.Sprintf(", such as %.200q", e.id)
+		}
+	}
+	return ""
+}
+
+func (b *Benchmark) warn(format string, args ...any) {
+	b.Warnings = append(b.Warnings, fmt.Sprintf(format, args...))
+}
+
+// path makes a name in benchmark.yaml a host path.
+func (b *Benchmark) path(name string) string {
+	if filepath.IsAbs(name) {
+		return filepath.Clean(name)
+	}
+	return filepath.Join(filepath.Dir(b.File), filepath.FromSlash(name))
+}
+
+// A taskSource is one entry of tasks: it adds its tasks to a benchmark.
+type taskSource interface {
+	list(b *Benchmark) error
+}
+
+// parseBenchmark reads a benchmark.yaml strictly and nothing that it names. The
+// error is a *TaskError.
+func parseBenchmark(file string, data []byte) (*Benchmark, []taskSource, error) {
+	root, err := parseYAML(file, data)
+	if err != nil {
+		return nil, nil, err
+	}
+	b := &Benchmark{File: file, data: data}
+	var all common
+	var list []value
+	err = root.mapping(func(key string, v value) (known bool, err error) {
+		switch key {
+		case "benchmark":
+			b.Name, err = v.name()
+		case "period":
+			b.Period, err = v.name()
+		case "revision":
+			b.Revision, err = v.name()
+		case "overlap":
+			var i int
+			i, err = v.word("refuse", "report")
+			b.Overlap = Overlap(i)
+		case "tasks":
+			err = v.sequence(func(v value) error {
+				list = append(list, v)
+				return nil
+			})
+		default:
+			return all.take(key, v)
+		}
+		return true, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if b.Name == "" || len(list) == 0 {
+		return nil, nil, root.errorf("want benchmark, the name, and tasks, where they are")
+	}
+	var sources []taskSource
+	for _, v := range list {
+		s, err := v.taskSource(all)
+		if err != nil {
+			return nil, nil, err
+		}
+		sources = append(sources, s)
+	}
+	return b, sources, nil
+}
+
+// take keeps a key of common, checked, to be read again for each task.
+func (c *common) take(key string, v value) (known bool, err error) {
+	scratch := new(Task)
+	switch key {
+	case "setup":
+		c.setup = &v
+	case "grade":
+		c.grade = &v
+	case "scope":
+		c.scope = &v
+	case "channels":
+		c.channels = &v
+	default:
+		return false, nil
+	}
+	return true, c.fill(scratch, stated{})
+}
+
+// stated tells which of the common keys a task states itself.
+type stated struct{ setup, grade, scope, channels bool }
+
+// fill gives t what it does not state.
+func (c *common) fill(t *Task, has stated) (err error) {
+	at := value{file: t.File}
+	if c.setup != nil && !has.setup {
+		if t.Phases, err = c.setup.setup(t.Phases); err != nil {
+			return err
+		}
+		at = *c.setup
+	}
+	if c.grade != nil && !has.grade {
+		if t.Phases, err = c.grade.grade(t.Phases); err != nil {
+			return err
+		}
+		at = *c.grade
+	}
+	if c.scope != nil && !has.scope {
+		t.Scope = defaultScope()
+		if err = c.scope.scope(&t.Scope); err != nil {
+			return err
+		}
+	}
+	if c.channels != nil && !has.channels {
+		if t.Channels, err = c.channels.channels(); err != nil {
+			return err
+		}
+	}
+	return t.finishPhases(at)
+}
+
+// taskSource reads one entry of tasks.
+func (v value) taskSource(all common) (taskSource, error) {
+	own := all
+	var folder, jsonl, harbor Text
+	var fields *fieldMap
+	var workspaces Text
+	err := v.mapping(func(key string, v value) (known bool, err error) {
+		switch key {
+		case "folder":
+			folder, err = v.located()
+		case "jsonl":
+			jsonl, err = v.located()
+		case "harbor":
+			harbor, err = v.located()
+		case "fields":
+			fields, err = v.fieldMap()
+		case "workspaces":
+			workspaces, err = v.located()
+		default:
+			return own.take(key, v)
+		}
+		return true, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	for _, t := range []Text{folder, jsonl, harbor} {
+		if t.Value != "" {
+			n++
+		}
+	}
+	switch {
+	case n != 1:
+		return nil, v.errorf("got %d of folder, jsonl and harbor, want one", n)
+	case jsonl.Value != "":
+		return newRows(v, jsonl, fields, workspaces, own)
+	case fields != nil:
+		return nil, v.errorf("got fields without jsonl: they name its columns")
+	case harbor.Value != "":
+		return newHarbor(v, harbor, workspaces, own)
+	case workspaces.Value != "":
+		return nil, v.errorf("got workspaces beside folder: each task file names its own")
+	}
+	return &folderSource{at: v, folder: folder, common: own}, nil
+}

@@ -1,0 +1,188 @@
+package seal
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxColumns of a row.
+const maxColumns = 4096
+
+// A row is one JSON object of a data file, its values unread.
+type row struct {
+	file   string
+	line   int
+	names  []string // in order
+	values map[string]json.RawMessage
+}
+
+func (r *row) errorf(column, format string, args ...any) error {
+	return &TaskError{File: r.file, Line: r.line, Item: column, Problem: fmt.Sprintf(format, args...)}
+}
+
+// parseRow reads one line strictly: one object in UTF-8, each column once. The
+// error is a *TaskError.
+func parseRow(file string, line int, text []byte) (*row, error) {
+	r := &row{file: file, line: line, values: map[string]json.RawMessage{}}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, r.errorf("", "got an empty line, want one JSON object a line")
+	}
+	if !utf8.Valid(text) {
+		return nil, r.errorf("", "got bytes that are not UTF-8")
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	if tok, err := d.Token(); err != nil || tok != json.Delim('{') {
+		return nil, r.errorf("", "got no JSON object, want {\"column\": value, ...}")
+	}
+	for d.More() {
+		tok, err := d.Token()
+		if err != nil {
+			return nil, r.errorf("", "got malformed JSON: %v", err)
+		}
+		name, ok := tok.(string)
+		if !ok || name == "" {
+			return nil, r.errorf("", "got a column without a name")
+		}
+		if _, twice := r.values[name]; twice {
+			return nil, r.errorf(name, "got the column again, want each once")
+		}
+		var v json.RawMessage
+		if err := d.Decode(&v); err != nil {
+			return nil, r.errorf(name, "got malformed JSON: %v", err)
+		}
+		r.names = append(r.names, name)
+		if r.values[name] = v; len(r.names) > maxColumns {
+			return nil, r.errorf("", "got over %d columns", maxColumns)
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, r.errorf("", "got malformed JSON: %v", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, r.errorf("", "got more than one value on the line")
+	}
+	return r, nil
+}
+
+// single returns the text of a column that must have one. A whole number, as
+// ids are, is its digits.
+func (r *row) single(column string) (string, error) {
+	raw, ok := r.values[column]
+	if !ok {
+		return "", r.missing(column)
+	}
+	if n := json.Number(raw); isInteger(string(n)) {
+		return string(n), nil
+	}
+	s, err := r.text(column, raw)
+	if err == nil && strings.TrimSpace(s) == "" {
+		err = r.errorf(column, "got an empty text")
+	}
+	return s, err
+}
+
+func (r *row) missing(column string) error {
+	return r.errorf(column, "the row has no such column, want each that fields or workspaces names")
+}
+
+// several returns the texts of a column that holds one text or a list of them.
+// null, an empty text and an empty list are none.
+func (r *row) several(column string) ([]Text, error) {
+	raw, ok := r.values[column]
+	if !ok {
+		return nil, r.missing(column)
+	}
+	if string(raw) == "null" {
+		return nil, nil
+	}
+	if raw[0] != '[' {
+		s, err := r.text(column, raw)
+		if err != nil || strings.TrimSpace(s) == "" {
+			return nil, err
+		}
+		return []Text{{Value: s, Item: column, Line: r.line}}, nil
+	}
+	var parts []json.RawMessage
+	if err := json.Unmarshal(raw, &parts); err != nil {
+		return nil, r.errorf(column, "got malformed JSON: %v", err)
+	}
+	var list []Text
+	for i, p := range parts {
+		item := fmt.Sprintf("%s[%d]", column, i)
+		s, err := r.text(item, p)
+		if err != nil {
+			return nil, err
+		}
+		if strings.TrimSpace(s) == "" {
+			return nil, r.errorf(item, "got an empty text in a list")
+		}
+		list = append(list, Text{Value: s, Item: item, Line: r.line})
+	}
+	return list, nil
+}
+
+// text reads a JSON string. A lone surrogate would be read as another character
+// than the file has, so it is refused.
+func (r *row) text(item string, raw json.RawMessage) (string, error) {
+	if len(raw) == 0 || raw[0] != '"' {
+		return "", r.errorf(item, "got %.40q, want a text", raw)
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return "", r.errorf(item, "got malformed JSON: %v", err)
+	}
+	if loneSurrogate(raw) {
+		return "", r.errorf(item, "got half of a surrogate pair, which is no character")
+	}
+	return s, nil
+}
+
+func isInteger(s string) bool {
+	digits := strings.TrimPrefix(s, "-")
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return digits != ""
+}
+
+// loneSurrogate looks for an escape of half a character in a JSON string that is
+// well formed.
+func loneSurrogate(raw []byte) bool {
+	unit := func(i int) int64 {
+		if i+6 > len(raw) || raw[i] != '\\' || raw[i+1] != 'u' {
+			return -1
+		}
+		n, err := strconv.ParseInt(string(raw[i+2:i+6]), 16, 32)
+		if err != nil {
+			return -1
+		}
+		return n
+	}
+	for i := 0; i < len(raw); i++ {
+		if raw[i] != '\\' {
+			continue
+		}
+		switch u := unit(i); {
+		case u >= 0xd800 && u < 0xdc00:
+			if low := unit(i + 6); low < 0xdc00 || low > 0xdfff {
+				return true
+			}
+			i += 11
+		case u >= 0xdc00 && u <= 0xdfff:
+			return true
+		case u >= 0:
+			i += 5
+		default:
+			i++
+		}
+	}
+	return false
+}

@@ -1,0 +1,348 @@
+package seal
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cleanrun-dev/cleanrun/contraband"
+)
+
+// MaxRow is the longest line of a data file, in bytes.
+const MaxRow = 64 << 20
+
+// Field kinds: what a column of a data file is to a task.
+const (
+	fieldID        = "id"
+	fieldTitle     = "title"
+	fieldPrompt    = "prompt"
+	fieldWorkspace = "workspace"
+	fieldReference = "reference"
+	fieldTests     = "hidden_tests"
+	fieldCanaries  = "canaries"
+	fieldTokens    = "tokens"
+	fieldSignals   = "signals"
+	fieldCommands  = "commands"
+)
+
+var (
+	singleFields = []string{fieldID, fieldTitle, fieldPrompt, fieldWorkspace}
+	listFields   = []string{fieldReference, fieldTests, fieldCanaries, fieldTokens, fieldSignals, fieldCommands}
+)
+
+// A fieldMap says which columns are what: one column for the first four kinds,
+// any number in order for the others.
+type fieldMap struct {
+	at      value
+	columns map[string][]Text
+	kindOf  map[string]string // of each column
+}
+
+func (v value) fieldMap() (*fieldMap, error) {
+	f := &fieldMap{at: v, columns: map[string][]Text{}, kindOf: map[string]string{}}
+	err := v.mapping(func(key string, v value) (bool, error) {
+		single := slices.Contains(singleFields, key)
+		if !single && !slices.Contains(listFields, key) {
+			return false, nil
+		}
+		list, err := v.texts()
+		if one, single := v.located(); single == nil {
+			list, err = []Text{one}, nil
+		}
+		if err != nil {
+			return true, v.errorf("want the name of a column, or a list of names")
+		}
+		if single && len(list) > 1 {
+			return true, v.errorf("got %d columns, want one", len(list))
+		}
+		for _, c := range list {
+			if old, twice := f.kindOf[c.Value]; twice && old != fieldID && key != fieldID {
+				return true, v.errorf("got the column %.200q, which is %s already", c.Value, old)
+			}
+			f.kindOf[c.Value] = key
+		}
+		f.columns[key] = list
+		return true, nil
+	})
+	if err == nil && (f.columns[fieldID] == nil || f.columns[fieldPrompt] == nil) {
+		err = v.errorf("want id and prompt: a run needs them")
+	}
+	return f, err
+}
+
+// A rowSource is a data file with one JSON object a line.
+type rowSource struct {
+	at         value
+	file       Text
+	fields     *fieldMap
+	workspaces *pattern // nil: the column fieldWorkspace
+	common     common
+}
+
+func newRows(at value, file Text, f *fieldMap, workspaces Text, c common) (*rowSource, error) {
+	if f == nil {
+		return nil, at.errorf("want fields: which column is what")
+	}
+	s := &rowSource{at: at, file: file, fields: f, common: c}
+	if (workspaces.Value != "") == (f.columns[fieldWorkspace] != nil) {
+		return nil, at.errorf("want workspaces, a pattern such as repos/{column}, or the field workspace, and not both")
+	}
+	if workspaces.Value != "" {
+		p, err := parsePattern(at, workspaces)
+		if err != nil {
+			return nil, err
+		}
+		s.workspaces = p
+	}
+	return s, nil
+}
+
+// list goes through the file once and remembers where each row is.
+func (s *rowSource) list(b *Benchmark) error {
+	name := b.path(s.file.Value)
+	f, err := os.Open(name)
+	if err != nil {
+		return s.at.errorf("cannot read the data file %.200q: %v", s.file.Value, reason(err))
+	}
+	b.opened = append(b.opened, f)
+	known := &columnCount{empty: map[string]int{}, unmapped: map[string]int{}}
+	var bad []error
+	err = eachRow(name, bufio.NewReaderSize(f, 1<<20), func(line int, offset int64, text []byte) {
+		e, err := s.row(b, f, name, line, offset, text, known)
+		if err != nil {
+			bad = append(bad, err)
+			return
+		}
+		b.entries = append(b.entries, e)
+	})
+	if err != nil {
+		return errors.Join(append(bad, err)...)
+	}
+	known.report(b, name)
+	return errors.Join(bad...)
+}
+
+func (s *rowSource) row(b *Benchmark, f io.ReaderAt, name string, line int, offset int64, text []byte, known *columnCount) (*entry, error) {
+	t, err := s.task(b, name, line, text, known)
+	if err != nil {
+		return nil, err
+	}
+	id, length, sum := t.ID, len(text), sha256.Sum256(text)
+	at := value{file: name, line: line}
+	return &entry{id: id, at: at, read: func() (*Task, error) {
+		text := make([]byte, length)
+		if _, err := f.ReadAt(text, offset); err != nil || sha256.Sum256(text) != sum {
+			return nil, at.errorf("the data file changed while it was read; start again")
+		}
+		return s.task(b, name, line, text, nil)
+	}}, nil
+}
+
+// eachRow visits the lines of a data file. text is the visitor's only until it
+// returns.
+func eachRow(name string, r *bufio.Reader, visit func(line int, offset int64, text []byte)) error {
+	var buf []byte
+	var offset int64
+	for line := 1; ; line++ {
+		buf = buf[:0]
+		for {
+			part, err := r.ReadSlice('\n')
+			buf = append(buf, part...)
+			if len(buf) > MaxRow {
+				return value{file: name, line: line}.errorf("got a row of over %d bytes; split it, or name its files in a folder of tasks", MaxRow)
+			}
+			if err == nil {
+				break
+			}
+			if err == io.EOF {
+				if len(buf) > 0 {
+					visit(line, offset, buf)
+				}
+				return nil
+			}
+			if err != bufio.ErrBufferFull {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		visit(line, offset, bytes.TrimSuffix(bytes.TrimSuffix(buf, []byte("\n")), []byte("\r")))
+		offset += int64(len(buf))
+	}
+}
+
+// task makes the task of one row.
+func (s *rowSource) task(b *Benchmark, name string, line int, text []byte, known *columnCount) (*Task, error) {
+	row, err := parseRow(name, line, text)
+	if err != nil {
+		return nil, err
+	}
+	t := &Task{File: name, Benchmark: b.Name, Period: b.Period, Scope: defaultScope(), Channels: []contraband.Channel{},
+		dir: filepath.Dir(b.File), around: append(b.around(), name), data: s.binding(text)}
+	one := func(kind string) (Text, error) {
+		columns := s.fields.columns[kind]
+		if columns == nil {
+			return Text{}, nil
+		}
+		v, err := row.single(columns[0].Value)
+		return Text{Value: v, Item: columns[0].Value, Line: line}, err
+	}
+	id, err := one(fieldID)
+	if err != nil {
+		return nil, err
+	}
+	if t.ID = id.Value; !contraband.CheckName(t.ID) {
+		return nil, row.errorf(id.Item, "got the task name %.80q, want a printable one on one line, at most 1024 bytes", t.ID)
+	}
+	if t.Title, err = one(fieldTitle); err != nil {
+		return nil, err
+	}
+	prompt, err := one(fieldPrompt)
+	if err != nil {
+		return nil, err
+	}
+	t.Prompt.Inline = prompt.Value
+	if t.Workspace, err = one(fieldWorkspace); err != nil {
+		return nil, err
+	}
+	if s.workspaces != nil {
+		t.Workspace = Text{Item: "workspaces", Line: line}
+		if t.Workspace.Value, err = s.workspaces.expand(row.single); err != nil {
+			return nil, err
+		}
+	} else if !inside(t.Workspace.Value) {
+		return nil, row.errorf(t.Workspace.Item, "got the workspace %.200q, want a clean path that stays below the folder of %s", t.Workspace.Value, b.File)
+	}
+	if err := s.lists(t, row, known); err != nil {
+		return nil, err
+	}
+	known.row(row, s.fields, s.workspaces)
+	return t, s.common.fill(t, stated{})
+}
+
+// lists reads the columns of the kinds that have several.
+func (s *rowSource) lists(t *Task, row *row, known *columnCount) error {
+	for kind, to := range map[string]*[]Text{fieldCanaries: &t.Canaries, fieldTokens: &t.Tokens, fieldSignals: &t.Signals, fieldCommands: &t.Commands} {
+		for _, column := range s.fields.columns[kind] {
+			list, err := row.several(column.Value)
+			if err != nil {
+				return err
+			}
+			known.emptyIf(len(list) == 0, column.Value)
+			*to = append(*to, list...)
+		}
+	}
+	for _, k := range []struct {
+		name string
+		kind contraband.Kind
+	}{{fieldReference, contraband.KindReference}, {fieldTests, contraband.KindTest}} {
+		for _, column := range s.fields.columns[k.name] {
+			list, err := row.several(column.Value)
+			if err != nil {
+				return err
+			}
+			known.emptyIf(len(list) == 0, column.Value)
+			for _, text := range list {
+				src := source{kind: k.kind, at: text, label: text.Item, content: []byte(text.Value)}
+				if src.patch, err = isPatch(src.content); err != nil {
+					return row.errorf(text.Item, "got what looks like a unified diff and is none: %v", err)
+				}
+				t.given = append(t.given, src)
+			}
+		}
+	}
+	return nil
+}
+
+// isPatch tells a unified diff from other text. A text with the lines of a diff
+// that cannot be read as one is an error: taken as plain text, its context would
+// be ground truth that the workspace holds.
+func isPatch(text []byte) (bool, error) {
+	meant := bytes.Contains(text, []byte("\n@@ -")) && bytes.Contains(text, []byte("\n+++ ")) || bytes.HasPrefix(text, []byte("@@ -")) || bytes.HasPrefix(text, []byte("diff --git "))
+	if !meant {
+		return false, nil
+	}
+	_, err := patchRuns(text)
+	if err != nil && !bytes.Contains(text, []byte("\n@@ -")) && !bytes.HasPrefix(text, []byte("@@ -")) {
+		return false, nil // a rename or a binary patch has no lines
+	}
+	return err == nil, err
+}
+
+// binding is what the commitment binds of a row: its bytes, and which column is
+// what.
+func (s *rowSource) binding(text []byte) []byte {
+	out := []byte("cleanrun/row/v1")
+	field := func(b []byte) { out = append(binary.BigEndian.AppendUint32(out, uint32(len(b))), b...) }
+	field(text)
+	for _, kind := range slices.Concat(singleFields, listFields) {
+		for _, c := range s.fields.columns[kind] {
+			field([]byte(kind))
+			field([]byte(c.Value))
+		}
+	}
+	return out
+}
+
+// A columnCount gathers what is to be said of a whole data file. nil counts
+// nothing.
+type columnCount struct {
+	rows     int
+	empty    map[string]int // of columns that a field names
+	unmapped map[string]int // of columns that sound like an answer and that no field names
+}
+
+func (c *columnCount) emptyIf(empty bool, column string) {
+	if c != nil && empty {
+		c.empty[column]++
+	}
+}
+
+func (c *columnCount) row(r *row, f *fieldMap, p *pattern) {
+	if c == nil {
+		return
+	}
+	c.rows++
+	for _, name := range r.names {
+		if _, mapped := f.kindOf[name]; !mapped && soundsLikeAnswer(name) && !(p != nil && slices.Contains(p.columns(), name)) {
+			c.unmapped[name]++
+		}
+	}
+}
+
+func (c *columnCount) report(b *Benchmark, name string) {
+	for _, column := range sortedNames(c.unmapped) {
+		b.warn("%s: column %q sounds like an answer or a hint, and no field names it: it is not sealed (%d of %d rows)", name, column, c.unmapped[column], c.rows)
+	}
+	for _, column := range sortedNames(c.empty) {
+		b.warn("%s: column %q is empty in %d of %d rows: nothing of it is sealed there", name, column, c.empty[column], c.rows)
+	}
+}
+
+func sortedNames(m map[string]int) []string {
+	var names []string
+	for n := range m { // sorted below
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// answerWords are words of column names under which data sets keep answers.
+var answerWords = []string{"answer", "answers", "explanation", "expected", "fix", "gold", "golden", "hint", "hints", "key", "label", "labels", "patch",
+	"rationale", "reference", "solution", "solutions", "target", "targets", "test", "tests", "truth"}
+
+func soundsLikeAnswer(column string) bool {
+	for _, word := range strings.FieldsFunc(strings.ToLower(column), func(r rune) bool { return !('a' <= r && r <= 'z') }) {
+		if slices.Contains(answerWords, word) {
+			return true
+		}
+	}
+	return false
+}
