@@ -20,7 +20,8 @@ const (
 	RefusedWorkspace = "workspace" // no bounded workspace
 	RefusedScope     = "scope"     // roots or grants that the task does not state
 	RefusedChannels  = "channels"  // channels that the task does not state
-	RefusedScore     = "score"     // an observed score without a grade phase, or a malformed one
+	RefusedPhases    = "phases"    // another setup or grader than the task states
+	RefusedScore     = "score"     // a claimed score beside a recorded reward, or a malformed one
 	RefusedStatement = "statement" // the statement would be too large
 )
 
@@ -52,7 +53,35 @@ func Bind(set *contraband.Set, seal [32]byte, ev *Evidence) error {
 			return &Refusal{f.id, f.what + " " + f.got + " in the sealed set", f.want + ", as the start row binds", another}
 		}
 	}
+	if err := bindPhases(set.Phases, start.Phases); err != nil {
+		return err
+	}
 	return bindScope(set, start)
+}
+
+// bindPhases holds setup and grading to what the owner sealed. Whoever chooses
+// the grader chooses the score.
+func bindPhases(sealed *contraband.Phases, start *journal.Phases) error {
+	if sealed == nil {
+		return nil // the runner's choice, which verify reports
+	}
+	const again = "record the run again with this task"
+	if start == nil {
+		return &Refusal{RefusedPhases, "a run of an agent alone", "the setup and grader of the sealed set", again}
+	}
+	for _, f := range []struct{ what, got, want string }{
+		{"setup", fmt.Sprintf("%q", start.Setup), fmt.Sprintf("%q", sealed.Setup)},
+		{"grader", fmt.Sprintf("%q", start.Grade), fmt.Sprintf("%q", sealed.Grade)},
+		{"place of the tests", quote(start.Tests), quote(sealed.Tests)},
+		{"reward rule", quote(start.Reward), quote(sealed.Reward)},
+		{"reward folder", quote(start.RewardDir), quote(sealed.RewardDir)},
+		{"guard list", fmt.Sprintf("%q", start.Guard), fmt.Sprintf("%q", sealed.Guard)},
+	} {
+		if f.got != f.want {
+			return &Refusal{RefusedPhases, fmt.Sprintf("%s %.200s in the start row", f.what, f.got), fmt.Sprintf("%.200s, as sealed", f.want), again}
+		}
+	}
+	return nil
 }
 
 func quote(s string) string { return fmt.Sprintf("%q", s) }

@@ -59,10 +59,12 @@ func Build(set *contraband.Set, sealed, evidence []byte, score *Score) (*Attesta
 }
 
 // Compose writes down what was derived: the only statement about this evidence,
-// but for the score. seal and sum are the SHA-256 of the files task.sealed and
+// but for a score that is asserted. Where the rows hold a reward, that is the
+// score, and a claim is refused. seal and sum are the SHA-256 of the files task.sealed and
 // evidence.cbor. The error is a *Refusal.
 func Compose(set *contraband.Set, seal [32]byte, ev *Evidence, sum [32]byte, d *Derivation, score *Score) (*Statement, error) {
-	if err := checkScore(score, ev); err != nil {
+	score, err := chooseScore(score, d.Observed)
+	if err != nil {
 		return nil, err
 	}
 	start, root := ev.start, ev.Root()
@@ -85,6 +87,7 @@ func Compose(set *contraband.Set, seal [32]byte, ev *Evidence, sum [32]byte, d *
 		},
 		Scope:      ScopeClaim{Workspace: start.Workspace, Observe: start.Observe, Roots: []RootClaim{}},
 		Counts:     d.Counts,
+		Phases:     listed(d.Phases),
 		Coverage:   d.Coverage,
 		NotCovered: listed(d.NotCovered),
 		Recorder:   RecorderClaim{start.Recorder, start.Backend, listed(start.Blind)},
@@ -156,18 +159,19 @@ func matchListSum(all []Match) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// checkScore refuses a score that claims to be observed where nothing graded.
-func checkScore(s *Score, ev *Evidence) error {
-	if err := s.check(); err != nil {
-		return &Refusal{RefusedScore, err.Error(), "a well-formed score", "give it as a decimal number"}
+// chooseScore takes the observed reward or, without one, what the runner claims.
+func chooseScore(claimed, observed *Score) (*Score, error) {
+	if claimed == nil {
+		return observed, nil
 	}
-	if s == nil || s.Source != ScoreObserved {
-		return nil
+	if err := claimed.check(); err != nil {
+		return nil, &Refusal{RefusedScore, err.Error(), "a well-formed score", "give it as a decimal number"}
 	}
-	for i := range ev.events {
-		if ev.events[i].phase == journal.PhaseGrade {
-			return nil
-		}
+	if observed != nil {
+		return nil, &Refusal{RefusedScore, fmt.Sprintf("a claimed score of %s", claimed.Value), fmt.Sprintf("none: grading gave %s, which the rows hold", observed.Value), "leave the score out"}
 	}
-	return &Refusal{RefusedScore, "an observed score of a journal without a grade phase", fmt.Sprintf("source %q", ScoreAsserted), "record the grading, or attest the score as asserted"}
+	if claimed.Source != ScoreAsserted {
+		return nil, &Refusal{RefusedScore, "an observed score of a journal that holds no reward", fmt.Sprintf("source %q", ScoreAsserted), "record the grading (cleanrun run -grade), or attest the score as asserted"}
+	}
+	return claimed, nil
 }

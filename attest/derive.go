@@ -19,6 +19,8 @@ type Derivation struct {
 	Counts     Counts
 	Coverage   Coverage
 	NotCovered []ChannelClaim
+	Phases     []PhaseClaim // that ended, in order
+	Observed   *Score       // the reward that the rows hold, nil without one
 }
 
 // A Finding is one sealed group of which the run holds items. It explains a
@@ -48,6 +50,7 @@ type Counts struct {
 	Named        uint64 `json:"named"`        // items of once-per-task kinds, from anywhere
 	Controls     uint64 `json:"controls"`     // control fragments that were challenged
 	ControlsSeen uint64 `json:"controlsSeen"` // and of those, opened and seen
+	GradeShared  uint64 `json:"gradeShared"`  // processes of the grade phase that held hidden tests and content of the run
 }
 
 // Coverage sums the entries of all rows, in bytes.
@@ -76,6 +79,7 @@ func Derive(set *contraband.Set, ev *Evidence) *Derivation {
 	j.groups()
 	j.rows()
 	j.closing()
+	j.grading()
 	j.controls(salt)
 	j.sealedSet()
 	return j.derivation()

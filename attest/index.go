@@ -107,6 +107,9 @@ var classNames = map[contraband.Class]string{
 // classScope is the class of a match that is no content but an access.
 const classScope = "access"
 
+// classGuard is the class of a match that is a verdict or grader file.
+const classGuard = "guard"
+
 // ClassName is the name of an item class in statements and on screen.
 func ClassName(c contraband.Class) string { return classNames[c] }
 

@@ -73,6 +73,7 @@ type Evidence struct {
 	first   []byte // bytes of row 0
 	events  []event
 	entries []Entry // of the events that have one, in order
+	graded  graded
 }
 
 // An event is what the verdict needs of a row.
@@ -209,6 +210,9 @@ func (ev *Evidence) readItems(seq *sequence) error {
 		}
 		if row.Start != nil {
 			ev.start, ev.first = row.Start, raw
+		}
+		if phases := ev.start.Phases; phases != nil {
+			ev.graded.read(n, &row, chain.Class(row.Path))
 		}
 		e := event{row.Phase, row.Op, row.Dir, row.Origin, row.Flags, row.Object, -1, row.Size, raw}
 		if err := ev.checkEntry(n, &e, entry); err != nil {

@@ -16,14 +16,15 @@ import (
 
 // A Script is a run in words: what a verdict vector describes.
 type Script struct {
-	Model    bool   `json:"model"`              // stdin is declared as the model's
-	Small    bool   `json:"small,omitempty"`    // the owner says that the set is too small
-	Empty    bool   `json:"empty,omitempty"`    // no groups at all
-	Kept     *uint8 `json:"kept,omitempty"`     // tenths, 10 if absent
-	Controls string `json:"controls,omitempty"` // "", absent, elsewhere, unopened, partly, strange, foreign-key, injected
-	Rows     []Step `json:"rows"`
-	Open     bool   `json:"open,omitempty"` // no final row
-	Final    Final  `json:"final"`
+	Model    bool     `json:"model"`              // stdin is declared as the model's
+	Small    bool     `json:"small,omitempty"`    // the owner says that the set is too small
+	Empty    bool     `json:"empty,omitempty"`    // no groups at all
+	Kept     *uint8   `json:"kept,omitempty"`     // tenths, 10 if absent
+	Controls string   `json:"controls,omitempty"` // "", absent, elsewhere, unopened, partly, strange, foreign-key, injected
+	Grading  *Grading `json:"grading,omitempty"`
+	Rows     []Step   `json:"rows"`
+	Open     bool     `json:"open,omitempty"` // no final row
+	Final    Final    `json:"final"`
 }
 
 // Final is what the closing row says, as far as vectors change it.
@@ -82,7 +83,8 @@ var phases = map[string]journal.Phase{"setup": journal.PhaseSetup, "": journal.P
 func play(t testing.TB, s Script) *played {
 	t.Helper()
 	p := &played{rows: map[string]uint64{}, sealed: []byte("sealed set file")}
-	groups := fixture.Groups()
+	grading := s.grading()
+	groups := grading.groups(fixture.Groups())
 	if s.Empty {
 		groups = nil
 	}
@@ -95,11 +97,12 @@ func play(t testing.TB, s Script) *played {
 		if s.Model {
 			set.Channels = []contraband.Channel{{Name: "stdin", Role: "model"}}
 		}
+		grading.sealed(set)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := fixture.NewRun(p.set, sha256.Sum256(p.sealed), nil)
+	r := fixture.NewRun(p.set, sha256.Sum256(p.sealed), grading.chosen)
 	controls(t, r, s.Controls, p.set)
 
 	origins := map[uint64]journal.Origin{}
@@ -108,6 +111,9 @@ func play(t testing.TB, s Script) *played {
 		phase, ok := phases[step.Phase]
 		if !ok {
 			t.Fatalf("step %d: phase %q", i, step.Phase)
+		}
+		if phase == journal.PhaseGrade && r.Phase != phase {
+			r.Grade(grading.Agent.end())
 		}
 		r.Phase = phase
 		c := fixture.Content{Items: step.items(), Opaque: step.Opaque, Bounds: step.Bounds, Baseline: step.Base}
@@ -123,6 +129,7 @@ func play(t testing.TB, s Script) *played {
 		}
 		p.seqs = append(p.seqs, seq)
 	}
+	grading.finish(t, r)
 	if !s.Open {
 		f := journal.Final{Outcome: journal.Completed, Lost: s.Final.Lost, Received: s.Final.Received}
 		f.Delta = journal.DeltaResult{Changed: s.Final.Unexplained, Unexplained: s.Final.Unexplained}
@@ -183,6 +190,9 @@ func do(t testing.TB, r *fixture.Run, s Step, c fixture.Content, p *played, obje
 	path := s.Path
 	if path == "" {
 		path = "/work/file"
+	}
+	if seq, object, ok := gradeStep(r, s, path, c, objects); ok {
+		return seq, object
 	}
 	switch s.Do {
 	case "read":

@@ -40,7 +40,7 @@ func TestSpecListsAreClosed(t *testing.T) {
 	}
 	lines("statement.md",
 		attest.RefusedNoTask, attest.RefusedSeal, attest.RefusedTask, attest.RefusedProfile, attest.RefusedBaseline,
-		attest.RefusedWorkspace, attest.RefusedScope, attest.RefusedChannels, attest.RefusedScore, attest.RefusedStatement)
+		attest.RefusedWorkspace, attest.RefusedScope, attest.RefusedChannels, attest.RefusedPhases, attest.RefusedScore, attest.RefusedStatement)
 	lines("evidence.md",
 		attest.RuleShape, attest.RuleVersion, attest.RuleEmpty, attest.RuleRows, attest.RuleJournal, attest.RuleHead, attest.RuleEntry,
 		attest.RuleCoverage, attest.RuleDeclared, attest.RuleSame, attest.RuleDigests, attest.RuleRoot, attest.RuleNoDigests,
@@ -49,10 +49,9 @@ func TestSpecListsAreClosed(t *testing.T) {
 
 // The example in spec/statement.md is this statement.
 func TestSpecStatement(t *testing.T) {
-	a := build(t, Script{Rows: []Step{
+	a := build(t, graded([]Step{
 		{Do: "command"}, {Do: "read", Path: "/usr/bin/cat"}, {Do: "read", Path: "/hidden/solution", Items: "f2..f40 file-raw"},
-		{Do: "read", Path: "/work/tests", Phase: "grade"},
-	}}, &attest.Score{Value: "1.0", Source: attest.ScoreObserved})
+	}, "text 1.0"), nil)
 	var pretty bytes.Buffer
 	if err := json.Indent(&pretty, a.Bytes, "", "  "); err != nil {
 		t.Fatal(err)

@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/gowebpki/jcs"
+
+	"github.com/cleanrun-dev/cleanrun/journal"
 )
 
 // Constants of the statement (in-toto Attestation Framework, Statement v1).
@@ -61,6 +62,7 @@ type Predicate struct {
 	Evidence   EvidenceClaim  `json:"evidence"`
 	Scope      ScopeClaim     `json:"scope"`
 	Counts     Counts         `json:"counts"`
+	Phases     []PhaseClaim   `json:"phases"` // that ended, in order; empty in a run of an agent alone
 	Coverage   Coverage       `json:"coverage"`
 	NotCovered []ChannelClaim `json:"notCovered"`
 	Recorder   RecorderClaim  `json:"recorder"`
@@ -132,6 +134,14 @@ type RootClaim struct {
 	Class string `json:"class"` // workspace, grant, system, toolchain, private, kernel, closed
 }
 
+// PhaseClaim says how a phase ended.
+type PhaseClaim struct {
+	Phase string `json:"phase"` // setup, agent, grade
+	How   string `json:"how"`   // exited, timeout, not-started
+	Code  uint32 `json:"code"`  // exit code, 128+n if signal n ended it
+	Left  uint32 `json:"left"`  // processes that outlived the command and were killed
+}
+
 // ChannelClaim is a channel that no digests cover, with the bytes that went
 // through it.
 type ChannelClaim struct {
@@ -161,7 +171,7 @@ type Score struct {
 
 // Sources of a score.
 const (
-	ScoreObserved = "observed" // the grade phase of this journal produced it
+	ScoreObserved = "observed" // the rows of this journal's grade phase hold it
 	ScoreAsserted = "asserted" // somebody says so
 )
 
@@ -225,30 +235,10 @@ func (s *Score) check() error {
 	if s.Source != ScoreObserved && s.Source != ScoreAsserted {
 		return fmt.Errorf("score: got source %q, want %q or %q", s.Source, ScoreObserved, ScoreAsserted)
 	}
-	if !decimal(s.Value) {
+	if !journal.Decimal(s.Value) {
 		return fmt.Errorf("score: got %q, want a decimal number such as 1 or 0.75, at most 15 digits before and 9 after the point", s.Value)
 	}
 	return nil
-}
-
-func decimal(v string) bool {
-	whole, fraction, point := strings.Cut(v, ".")
-	if len(whole) > 0 && whole[0] == '-' {
-		whole = whole[1:]
-	}
-	if len(whole) == 0 || len(whole) > 15 || (len(whole) > 1 && whole[0] == '0') || !digits(whole) {
-		return false
-	}
-	return !point || (len(fraction) > 0 && len(fraction) <= 9 && digits(fraction))
-}
-
-func digits(s string) bool {
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return false
-		}
-	}
-	return true
 }
 
 func canonicalJSON(v any) ([]byte, error) {

@@ -35,14 +35,20 @@ func build(t testing.TB, s Script, score *attest.Score) *attest.Attestation {
 
 var honest = Script{Rows: []Step{{Do: "read"}}}
 
-var cheat = Script{Rows: []Step{
-	{Do: "read", Items: "f1..f40 file-raw", Path: "/hidden/a"},
-	{Do: "read", Phase: "grade"},
-}}
+var cheat = Script{Rows: []Step{{Do: "read", Items: "f1..f40 file-raw", Path: "/hidden/a"}}}
+
+// graded is a run whose reward stands in the rows.
+func graded(rows []Step, rewards ...string) Script {
+	return Script{
+		Grading: &Grading{Rule: journal.RewardFile, Rewards: rewards, Agent: End{Left: 2}},
+		Rows: append(slices.Clone(rows), Step{As: "answer", Do: "write", Path: "/work/answer"},
+			Step{Do: "reread", Of: "answer", Path: "/work/answer", Phase: "grade"}),
+	}
+}
 
 // The statement is one to in-toto's own types, with the same fields.
 func TestStatementIsInToto(t *testing.T) {
-	a := build(t, cheat, &attest.Score{Value: "1.0", Source: attest.ScoreObserved})
+	a := build(t, graded(cheat.Rows, "text 1.0"), nil)
 	var theirs v1.Statement
 	if err := protojson.Unmarshal(a.Bytes, &theirs); err != nil {
 		t.Fatal(err)
@@ -57,7 +63,7 @@ func TestStatementIsInToto(t *testing.T) {
 		t.Fatalf("got %v", &theirs)
 	}
 	predicate := theirs.Predicate.AsMap()
-	if predicate["verdict"] != "DIRTY" || predicate["score"].(map[string]any)["value"] != "1.0" {
+	if predicate["verdict"] != "DIRTY" || !equalJSON(t, predicate["score"], map[string]any{"value": "1.0", "source": "observed"}) {
 		t.Fatalf("got predicate %v", predicate)
 	}
 	var ours map[string]any
@@ -83,7 +89,7 @@ func equalJSON(t *testing.T, a, b any) bool {
 }
 
 func TestRT95_BuildIsDeterministic(t *testing.T) {
-	for _, s := range []Script{honest, cheat} {
+	for _, s := range []Script{honest, cheat, graded(honest.Rows, "text 1", "json 1.0")} {
 		a, b := build(t, s, nil), build(t, s, nil)
 		if !bytes.Equal(a.Bytes, b.Bytes) {
 			t.Fatalf("two builds differ:\n%s\n%s", a.Bytes, b.Bytes)
@@ -243,10 +249,31 @@ func FuzzParseStatement(f *testing.F) {
 }
 
 func TestScore(t *testing.T) {
-	graded := Script{Rows: []Step{{Do: "read"}, {Do: "read", Phase: "grade"}}}
-	build(t, graded, &attest.Score{Value: "-12.25", Source: attest.ScoreObserved})
 	build(t, honest, &attest.Score{Value: "1", Source: attest.ScoreAsserted})
-	p := play(t, honest)
+	for _, c := range []struct {
+		rewards []string
+		want    string
+	}{
+		{[]string{"text -12.25"}, "-12.25"},
+		{[]string{"json 0.5", "text 0.50"}, "0.5"},
+		{[]string{"text 1", "json 0.75"}, "0.75"}, // of two the lower one
+		{[]string{"text -0.1", "json -0.25"}, "-0.25"},
+	} {
+		got := build(t, graded(honest.Rows, c.rewards...), nil).Statement.Predicate.Score
+		if got == nil || *got != (attest.Score{Value: c.want, Source: attest.ScoreObserved}) {
+			t.Errorf("%v: got %v, want %s, observed", c.rewards, got, c.want)
+		}
+	}
+	// Where the rows hold a reward nobody claims another, not even the same.
+	p := play(t, graded(honest.Rows, "text 1"))
+	for _, source := range []string{attest.ScoreAsserted, attest.ScoreObserved} {
+		_, err := attest.Build(p.set, p.sealed, p.pack, &attest.Score{Value: "1", Source: source})
+		var r *attest.Refusal
+		if !errors.As(err, &r) || r.ID != attest.RefusedScore || !strings.Contains(r.Want, "grading gave 1") {
+			t.Errorf("claimed as %s: got %v, want refusal %s", source, err, attest.RefusedScore)
+		}
+	}
+	p = play(t, honest)
 	for _, s := range []attest.Score{
 		{Value: "1", Source: attest.ScoreObserved}, // nothing graded
 		{Value: "1e3", Source: attest.ScoreAsserted},
@@ -304,6 +331,24 @@ func TestBindRefuses(t *testing.T) {
 			move(s, "/home/u/work")
 			s.Roots = append(s.Roots, scope.Root{Path: "/home/u/wo", Class: scope.Toolchain})
 		}},
+		{name: "control with a grader", set: func(s *contraband.Set) { s.Phases = fixture.Phases(journal.RewardFile) }},
+		{name: "control: a grader that only the runner states", start: func(s *journal.Start) {
+			s.Phases = &journal.Phases{Grade: []string{"true"}, Reward: journal.RewardExit}
+		}},
+		{name: "a grader left out", id: attest.RefusedPhases, set: func(s *contraband.Set) { s.Phases = fixture.Phases(journal.RewardExit) },
+			start: func(s *journal.Start) { s.Phases = nil }},
+		{name: "another grader", id: attest.RefusedPhases, set: func(s *contraband.Set) { s.Phases = fixture.Phases(journal.RewardExit) },
+			start: func(s *journal.Start) { s.Phases.Grade = []string{"true"} }},
+		{name: "another setup", id: attest.RefusedPhases, set: func(s *contraband.Set) { s.Phases = fixture.Phases(journal.RewardExit) },
+			start: func(s *journal.Start) { s.Phases.Setup = []string{"fetch-answer"} }},
+		{name: "tests elsewhere", id: attest.RefusedPhases, set: func(s *contraband.Set) { s.Phases = fixture.Phases(journal.RewardExit) },
+			start: func(s *journal.Start) { s.Phases.Tests = "/tmp/tests" }},
+		{name: "another reward rule", id: attest.RefusedPhases, set: func(s *contraband.Set) { s.Phases = fixture.Phases(journal.RewardExit) },
+			start: func(s *journal.Start) { s.Phases.Reward = journal.RewardStdout }},
+		{name: "another reward folder", id: attest.RefusedPhases, set: func(s *contraband.Set) { s.Phases = fixture.Phases(journal.RewardFile) },
+			start: func(s *journal.Start) { s.Phases.RewardDir = "/work" }},
+		{name: "RT58f a guarded file left out", id: attest.RefusedPhases, set: func(s *contraband.Set) { s.Phases = fixture.Phases(journal.RewardExit) },
+			start: func(s *journal.Start) { s.Phases.Guard = nil }},
 		{name: "no bounded workspace", id: attest.RefusedWorkspace, start: func(s *journal.Start) {
 			s.Roots = slices.DeleteFunc(s.Roots, func(r scope.Root) bool { return r.Path == "/" })
 			move(s, "/")

@@ -47,13 +47,16 @@ type Match struct {
 // Reason ids that make a run DIRTY. spec/statement.md says of each what the
 // user should do next.
 const (
-	ReasonCanary     = "canary"       // a canary, anywhere
-	ReasonObject     = "whole-object" // a whole sealed object came in
-	ReasonFragments  = "fragments"    // shingles of one source came in, at or above its limit
-	ReasonLines      = "lines"        // whole lines of one source came in, at or above its limit
-	ReasonTokens     = "tokens"       // generated tokens came in, at or above the limit
-	ReasonNamed      = "task-named"   // the task's id, title, signal or test command came in from the network
-	ReasonOutOfScope = "out-of-scope" // an access outside the allowed roots and grants
+	ReasonCanary     = "canary"          // a canary, anywhere
+	ReasonObject     = "whole-object"    // a whole sealed object came in
+	ReasonFragments  = "fragments"       // shingles of one source came in, at or above its limit
+	ReasonLines      = "lines"           // whole lines of one source came in, at or above its limit
+	ReasonTokens     = "tokens"          // generated tokens came in, at or above the limit
+	ReasonNamed      = "task-named"      // the task's id, title, signal or test command came in from the network
+	ReasonOutOfScope = "out-of-scope"    // an access outside the allowed roots and grants
+	ReasonPlanted    = "verdict-planted" // a verdict or grader file that the run put there or changed before grading
+	ReasonChanged    = "verdict-changed" // one that changed after the grader had ended
+	ReasonHooked     = "grader-hooked"   // grading opened a hook of the run: conftest.py, sitecustomize.py, *.pth
 )
 
 // Reason ids that make a run INCONCLUSIVE if nothing makes it DIRTY.
@@ -74,6 +77,12 @@ const (
 	ReasonProcesses     = "processes-left"       // processes started and ended differ
 	ReasonNotifications = "notifications-left"   // notifications received and answered differ
 	ReasonIdle          = "no-activity"          // the agent phase exposed nothing
+	ReasonGradeFailed   = "grade-failed"         // the grader could not start, was killed or took too long
+	ReasonNoReward      = "reward-missing"       // a grader is stated, but no reward was recorded
+	ReasonConflict      = "reward-conflict"      // two sources of the reward disagree
+	ReasonNoSignal      = "signal-missing"       // a reward, but no sealed completion signal in the grader's output
+	ReasonTestsUnread   = "tests-unread"         // a reward, but no sealed hidden test was opened by grading
+	ReasonAnswerUnread  = "answer-unread"        // a reward, but grading opened nothing that the run wrote
 	ReasonSetSmall      = "set-too-small"        // the sealed set holds too little to be found
 	ReasonSetCut        = "set-subtracted"       // the baseline took more than half of the novel part
 )
@@ -82,13 +91,15 @@ const (
 // this order.
 var reasonOrder = []string{
 	ReasonCanary, ReasonObject, ReasonFragments, ReasonLines, ReasonTokens, ReasonNamed, ReasonOutOfScope,
+	ReasonPlanted, ReasonChanged, ReasonHooked,
 	ReasonTrace, ReasonAuthored, ReasonUnexplained, ReasonControls, ReasonOpaque, ReasonBounds, ReasonUnreadable,
 	ReasonUnstable, ReasonLost, ReasonKilled, ReasonOpen, ReasonAbandoned, ReasonDelta, ReasonProcesses,
-	ReasonNotifications, ReasonIdle, ReasonSetSmall, ReasonSetCut,
+	ReasonNotifications, ReasonIdle, ReasonGradeFailed, ReasonNoReward, ReasonConflict, ReasonNoSignal, ReasonTestsUnread,
+	ReasonAnswerUnread, ReasonSetSmall, ReasonSetCut,
 }
 
 // dirtyReasons is how many of reasonOrder make a run DIRTY.
-const dirtyReasons = 7
+const dirtyReasons = 10
 
 // ReasonDirty tells whether a reason id makes a run DIRTY.
 func ReasonDirty(id string) bool { return rank(id) < dirtyReasons }
@@ -114,6 +125,9 @@ var meanings = map[string]struct{ says, next string }{
 	ReasonTokens:        {"sealed tokens came in: %d", "find with cleanrun explain who opened what holds them"},
 	ReasonNamed:         {"items that name the task came in from the network: %d", "find with cleanrun explain what was fetched"},
 	ReasonOutOfScope:    {"accesses outside the allowed roots and grants: %d", "find with cleanrun explain who made them; grant the path in task.yaml if it is legitimate"},
+	ReasonPlanted:       {"verdict or grader files that the run had planted or changed when grading started: %d", "find with cleanrun explain who wrote them; take a file that the task asks for off the guard list"},
+	ReasonChanged:       {"verdict or grader files that changed after the grader had ended: %d", "find with cleanrun explain who was still running"},
+	ReasonHooked:        {"hooks of the run that grading loaded: %d", "find with cleanrun explain who wrote them; run the tests so that they do not load conftest.py, sitecustomize.py or .pth files of the workspace"},
 	ReasonTrace:         {"sealed items came in, below the limit: %d", "look with cleanrun explain whether it is a shared excerpt or a leak"},
 	ReasonAuthored:      {"sealed items were written by the run itself, and no declared model channel had spoken: %d", "declare the channel that the model speaks on in task.yaml, seal and run again; or look with cleanrun explain where they come from"},
 	ReasonUnexplained:   {"sealed items were written by the run itself and stand in no earlier reply of the model: %d", "look with cleanrun explain which program wrote them"},
@@ -130,6 +144,12 @@ var meanings = map[string]struct{ says, next string }{
 	ReasonProcesses:     {"processes started and ended differ by %d", "run again and let background processes end"},
 	ReasonNotifications: {"notifications received and answered differ", "run again"},
 	ReasonIdle:          {"the agent phase exposed nothing", "check that the agent was started at all"},
+	ReasonGradeFailed:   {"the grader could not start, was killed or took too long", "read its output and run again: a run that was not graded has no score"},
+	ReasonNoReward:      {"a grader is stated, but no reward was recorded", "look with cleanrun inspect how far the run came, and run again"},
+	ReasonConflict:      {"two sources of the reward disagree", "let the grader write reward.txt or reward.json, not both"},
+	ReasonNoSignal:      {"a reward above 0, but no sealed completion signal in the grader's output", "read the grader's output: something may have ended the tests early"},
+	ReasonTestsUnread:   {"a reward above 0, but grading opened no sealed hidden test", "look which tests the grader ran; it must open the hidden ones where they appear"},
+	ReasonAnswerUnread:  {"a reward above 0, but grading opened nothing that the run wrote", "let the grader check the answer: an empty one passes too"},
 	ReasonSetSmall:      {"the sealed set holds too little to be found", "ask the benchmark's owner to seal reference files or tests"},
 	ReasonSetCut:        {"the baseline took more than half of the novel part", "ask the benchmark's owner to take the answer out of the workspace"},
 }
@@ -138,7 +158,8 @@ var meanings = map[string]struct{ says, next string }{
 func Explain(r Reason) string {
 	says := meanings[r.ID].says
 	switch r.ID {
-	case ReasonOpen, ReasonAbandoned, ReasonNotifications, ReasonIdle, ReasonSetSmall, ReasonSetCut:
+	case ReasonOpen, ReasonAbandoned, ReasonNotifications, ReasonIdle, ReasonSetSmall, ReasonSetCut, ReasonGradeFailed, ReasonNoReward,
+		ReasonConflict, ReasonNoSignal, ReasonTestsUnread, ReasonAnswerUnread:
 		return says
 	case "":
 		return ""

@@ -260,6 +260,19 @@ func (c *Checker) outOfScope(r *Row) (bool, *RuleError) {
 	return out, nil
 }
 
+// Class is the class of the root that a path of an accepted row lies in, Closed
+// without a path or outside every root.
+func (c *Checker) Class(p *PathRef) scope.Class {
+	if p == nil {
+		return scope.Closed
+	}
+	_, class, err := c.table.Access(p.Dir, p.Digest)
+	if err != nil {
+		return scope.Closed
+	}
+	return class
+}
+
 // apply takes a row that check accepted into account.
 func (c *Checker) apply(r *Row, raw []byte) {
 	if r.Op == OpStart {

@@ -191,6 +191,15 @@ type phaseState struct {
 	alive   int    // processes born and not ended
 	before  uint32 // processes born before grading
 	rewards [FromJSON + 1]bool
+	exit    string // the reward by exit code
+}
+
+// exitReward is the reward of rule RewardExit.
+func exitReward(end *PhaseEnd) string {
+	if end.How == Exited && end.Code == 0 {
+		return "1"
+	}
+	return "0"
 }
 
 // commands is how many argument vectors the driver may give in one phase. With
@@ -241,6 +250,12 @@ func (c *Checker) checkPhases(r *Row) *RuleError {
 // checkReward holds reward and guard rows to grading, and a reward to the rule
 // of the start row. Whoever could still write when it was read could choose it.
 func (c *Checker) checkReward(r *Row) *RuleError {
+	if r.Op == OpPhase && r.Phase == PhaseGrade && c.phases.rewards[FromExit] {
+		// The exit code is in this row, so the reward that it gives is no choice.
+		if want := exitReward(r.End); c.phases.exit != want {
+			return broken(RuleReward, fmt.Sprintf("a reward of %s by exit code %d", want, r.End.Code), "%s", c.phases.exit)
+		}
+	}
 	if r.Op != OpReward && r.Op != OpGuard {
 		return nil
 	}
@@ -285,5 +300,8 @@ func (c *Checker) enter(r *Row) {
 		c.phases.ended[r.Phase] = true
 	case OpReward:
 		c.phases.rewards[r.Reward.Source] = true
+		if r.Reward.Source == FromExit {
+			c.phases.exit = r.Reward.Value
+		}
 	}
 }
