@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/transparency-dev/merkle/rfc6962"
+
 	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/fixture"
@@ -58,6 +60,8 @@ type kit struct {
 	sealDigest            *[32]byte               // that the start row binds
 	sealedSub             string                  // of task.sealed
 	sealedBy              *signer                 // signs task.sealed instead of owner
+	head                  func(*contraband.Head)  // task.sealed is a part of a benchmark of five; breaks its head
+	part                  func(*receipt.Part)     // breaks that part
 	digest                func(*fixture.Run)      //
 	attestWith            func(*contraband.Set)   // changes the set after the run was recorded
 }
@@ -86,6 +90,33 @@ func cheat(r *fixture.Run) {
 func trace(r *fixture.Run) {
 	honest(r)
 	r.Read("/work/excerpt", fixture.Content{Items: []string{"f2"}})
+}
+
+// makePart puts the set among four others.
+func (k *kit) makePart(owner signer, set *contraband.Set, payload []byte) ([]byte, error) {
+	hash := rfc6962.DefaultHasher
+	leaf := [][]byte{hash.HashLeaf([]byte("a")), hash.HashLeaf([]byte("b")), hash.HashLeaf(payload), hash.HashLeaf([]byte("d")), hash.HashLeaf([]byte("e"))}
+	left, right := hash.HashChildren(leaf[0], leaf[1]), hash.HashChildren(leaf[2], leaf[3])
+	root := hash.HashChildren(hash.HashChildren(left, right), leaf[4])
+	head := contraband.Head{Version: contraband.BenchmarkVersion, Benchmark: set.Benchmark, Period: set.Period, Tasks: 5, Root: [32]byte(root), Weak: 1, Revision: "v7"}
+	k.head(&head)
+	data, err := head.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	sub := head.Benchmark
+	if k.sealedSub != "" {
+		sub = k.sealedSub
+	}
+	signed, err := receipt.Sign1(receipt.KindBenchmark, owner, sub, data)
+	if err != nil {
+		return nil, err
+	}
+	p := &receipt.Part{Head: signed, Index: 2, Path: [][32]byte{[32]byte(leaf[3]), [32]byte(left), [32]byte(leaf[4])}, Set: payload}
+	if k.part != nil {
+		k.part(p)
+	}
+	return receipt.FormatPart(p)
 }
 
 func (k *kit) make(t testing.TB) []byte {
@@ -117,6 +148,9 @@ func (k *kit) make(t testing.TB) []byte {
 		sealedSub = k.sealedSub
 	}
 	sealed, err := receipt.Sign1(receipt.KindSealedSet, owner, sealedSub, payload)
+	if k.head != nil {
+		sealed, err = k.makePart(owner, set, payload)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

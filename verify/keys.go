@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"encoding/hex"
 	"fmt"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
@@ -140,29 +141,55 @@ func (v *verifier) checkSecond() (string, error) {
 	return "by " + key.Name(), nil
 }
 
+// checkSealed reads task.sealed: a set that the owner signed by itself, or a part
+// of a benchmark's seal.
 func (v *verifier) checkSealed() (string, error) {
-	u, err := receipt.ParseSign1(receipt.KindSealedSet, v.bundle.Sealed)
+	sealed, err := receipt.ParseSealed(v.bundle.Sealed)
 	if err != nil {
 		return "", err
 	}
-	said := u.Unauthenticated()
-	set, err := contraband.ParseSet(said.Payload)
+	said := sealed.Signed.Unauthenticated()
+	set, err := contraband.ParseSet(sealed.Set())
 	if err != nil {
 		return "", err
 	}
-	if want := set.Benchmark + "/" + set.Task; said.Subject != want {
+	want, detail := set.Benchmark+"/"+set.Task, fmt.Sprintf("%d groups", len(set.Groups))
+	if p := sealed.Part; p != nil {
+		if v.head, err = contraband.ParseHead(said.Payload); err != nil {
+			return "", err
+		}
+		want = v.head.Benchmark
+		_, public := v.head.Public()
+		v.report.Benchmark = &Benchmark{Name: v.head.Benchmark, Period: v.head.Period, Revision: v.head.Revision, Tasks: v.head.Tasks,
+			Weak: v.head.Weak, Root: hex.EncodeToString(v.head.Root[:]), Index: p.Index, Public: public}
+		detail += fmt.Sprintf(", part %d of a benchmark of %d tasks", p.Index, v.head.Tasks)
+	}
+	if said.Subject != want {
 		return "", fmt.Errorf("sub of the sealed set: got %s, want %s", show(said.Subject), show(want))
 	}
-	v.sealed, v.set = u, set
+	v.sealed, v.set = sealed, set
 	v.report.Owner = party(said)
-	return fmt.Sprintf("%d groups", len(set.Groups)), nil
+	return detail, nil
+}
+
+// checkInclusion holds the set to the root that the owner signed: what stands in
+// a part beside the head is covered by nothing else.
+func (v *verifier) checkInclusion() (string, error) {
+	p := v.sealed.Part
+	if p == nil {
+		return "", skipped("the set is signed by itself")
+	}
+	if err := v.head.Includes(v.set, p.Set, p.Index, p.Path); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("set %d of %d under the owner's root", p.Index, v.head.Tasks), nil
 }
 
 func (v *verifier) checkOwnerKey() (string, error) {
 	if v.policy == nil || len(v.policy.Owners) == 0 {
 		return "", v.unpinned("owner")
 	}
-	key, err := v.pinnedFor("owner", v.policy.Owners, v.sealed.Unauthenticated())
+	key, err := v.pinnedFor("owner", v.policy.Owners, v.sealed.Signed.Unauthenticated())
 	if err != nil {
 		return "", err
 	}
@@ -173,11 +200,11 @@ func (v *verifier) checkOwnerSig() (string, error) {
 	if v.policy == nil || len(v.policy.Owners) == 0 {
 		return "", skipped("no pinned owner key")
 	}
-	key, err := v.pinnedFor("owner", v.policy.Owners, v.sealed.Unauthenticated())
+	key, err := v.pinnedFor("owner", v.policy.Owners, v.sealed.Signed.Unauthenticated())
 	if err != nil {
 		return "", err
 	}
-	s, err := v.sealed.Verify(key)
+	s, err := v.sealed.Signed.Verify(key)
 	if err != nil {
 		return "", err
 	}

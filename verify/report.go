@@ -18,6 +18,7 @@ const (
 // What the first line can say besides a verdict of package attest.
 const (
 	Invalid   = "INVALID"   // not a verdict: something is wrong
+	Unusable  = "UNUSABLE"  // the file is no bundle: nothing was checked
 	Undecided = "UNDECIDED" // consistent as far as checked, but not for us to decide
 )
 
@@ -36,6 +37,7 @@ const (
 	CheckSealed      = "sealed-set"         // task.sealed is well formed
 	CheckOwnerKey    = "owner-key"          // it names a pinned owner key
 	CheckOwnerSig    = "owner-signature"    // that key signed it
+	CheckInclusion   = "seal-inclusion"     // the owner's benchmark head covers the set
 	CheckSeal        = "seal-digest"        // the statement names this task.sealed
 	CheckEvidenceSum = "evidence-digest"    // the statement names this evidence.cbor
 	CheckEvidence    = "evidence"           // rows, head, entries, digests and tree hold together
@@ -71,6 +73,19 @@ type Party struct {
 	Pinned      bool   `json:"pinned"` // the policy pins this key, and it signed
 }
 
+// A Benchmark is the benchmark seal that task.sealed is a part of, as its head
+// says. It is the owner's word if Owner is pinned.
+type Benchmark struct {
+	Name     string `json:"name"`
+	Period   string `json:"period"`
+	Revision string `json:"revision"` // of the data; may be ""
+	Tasks    uint64 `json:"tasks"`
+	Weak     uint64 `json:"weak"`   // tasks of the data that the owner left out
+	Root     string `json:"root"`   // over all sets, hex
+	Index    uint64 `json:"index"`  // of this task
+	Public   bool   `json:"public"` // the head publishes the key
+}
+
 // A Why is one line of reason.
 type Why struct {
 	Reason string `json:"reason"`
@@ -97,28 +112,30 @@ type Assurance struct {
 // A Report is what Verify found. Fields other than Checks are filled as far as
 // the checks got.
 type Report struct {
-	Verdict    string           `json:"verdict"`           // CLEAN, DIRTY, INCONCLUSIVE, INVALID or UNDECIDED
-	Exit       int              `json:"exit"`              //
-	Derived    attest.Verdict   `json:"derived,omitempty"` // from the evidence, whoever signed it
-	Notes      []string         `json:"notes"`             // why UNDECIDED, and what to know of the parties
-	CheckedAt  time.Time        `json:"checkedAt"`         // the caller's time
-	Run        *attest.RunClaim `json:"run,omitempty"`
-	Agent      string           `json:"agent"` // asserted
-	Model      string           `json:"model"` // asserted
-	Runner     *Party           `json:"runner,omitempty"`
-	Second     *Party           `json:"second,omitempty"`
-	Owner      *Party           `json:"owner,omitempty"`
-	Why        []Why            `json:"why"`
-	Score      *attest.Score    `json:"score,omitempty"`
-	CountsAs   string           `json:"countsAs,omitempty"` // what the score counts as
-	Counts     *attest.Counts   `json:"counts,omitempty"`
-	Coverage   *attest.Coverage `json:"coverage,omitempty"`
-	Checked    *Checked         `json:"checked,omitempty"`
-	Attested   []string         `json:"attested"`
-	Asserted   []string         `json:"asserted"`
-	NotCovered []string         `json:"notCovered"`
-	Assurance  *Assurance       `json:"assurance,omitempty"`
-	Checks     []Check          `json:"checks"`
+	Verdict    string              `json:"verdict"`           // CLEAN, DIRTY, INCONCLUSIVE, INVALID, UNUSABLE or UNDECIDED
+	Exit       int                 `json:"exit"`              //
+	Derived    attest.Verdict      `json:"derived,omitempty"` // from the evidence, whoever signed it
+	Notes      []string            `json:"notes"`             // why UNDECIDED, and what to know of the parties
+	CheckedAt  time.Time           `json:"checkedAt"`         // the caller's time
+	Run        *attest.RunClaim    `json:"run,omitempty"`
+	Agent      string              `json:"agent"` // asserted
+	Model      string              `json:"model"` // asserted
+	Runner     *Party              `json:"runner,omitempty"`
+	Second     *Party              `json:"second,omitempty"`
+	Owner      *Party              `json:"owner,omitempty"`
+	Benchmark  *Benchmark          `json:"benchmark,omitempty"` // nil if the set is signed by itself
+	Why        []Why               `json:"why"`
+	Score      *attest.Score       `json:"score,omitempty"`
+	CountsAs   string              `json:"countsAs,omitempty"` // what the score counts as
+	Phases     []attest.PhaseClaim `json:"phases"`             // that ended, in order
+	Counts     *attest.Counts      `json:"counts,omitempty"`
+	Coverage   *attest.Coverage    `json:"coverage,omitempty"`
+	Checked    *Checked            `json:"checked,omitempty"`
+	Attested   []string            `json:"attested"`
+	Asserted   []string            `json:"asserted"`
+	NotCovered []string            `json:"notCovered"`
+	Assurance  *Assurance          `json:"assurance,omitempty"`
+	Checks     []Check             `json:"checks"`
 }
 
 // FailedCheck returns the check that failed, nil if none did.

@@ -63,7 +63,8 @@ func (s *Session) Check(bundle []byte) *Result {
 	}
 	r.Statement, r.Receipt = v.composed, v.bundle.Receipt
 	r.Runner = signatory(v.receipt, v.runner != nil)
-	r.Owner = signatory(v.sealed, v.owner != nil)
+	r.Owner = signatory(v.sealed.Signed, v.owner != nil)
+	r.Seal = sealOf(v.sealed, v.head)
 	return r
 }
 

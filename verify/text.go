@@ -23,7 +23,11 @@ func (r *Report) Text(file string) string {
 			line("hint", "%s", c.Hint)
 		}
 		line("checked", "%d of %d checks passed before it", r.passed(), len(r.Checks))
-		line("meaning", "nothing in this file can be relied on")
+		meaning := "nothing in this file can be relied on"
+		if r.Verdict == Unusable {
+			meaning = "this is no bundle, so there is nothing to verify"
+		}
+		line("meaning", "%s", meaning)
 		return b.String()
 	}
 	for _, n := range r.Notes {
@@ -33,7 +37,7 @@ func (r *Report) Text(file string) string {
 	if r.Second != nil {
 		line("and by", "%s", r.Second.text("runner"))
 	}
-	line("sealed by", "%s", r.Owner.text("owner"))
+	line("sealed by", "%s%s", r.Owner.text("owner"), r.Benchmark.text())
 	if r.Run == nil {
 		return b.String()
 	}
@@ -46,6 +50,9 @@ func (r *Report) Text(file string) string {
 			at = fmt.Sprintf("event %d  %s", w.Event, w.What)
 		}
 		fmt.Fprintf(&b, "   %s\n", printable(fmt.Sprintf("%s  %s [%s]", at, w.Detail, w.Reason)))
+	}
+	if len(r.Phases) > 0 {
+		line("phases", "%s", phasesText(r.Phases))
 	}
 	if r.Score != nil {
 		line("score", "%s %s, counts as %s", r.Score.Source, r.Score.Value, r.CountsAs)
@@ -87,10 +94,33 @@ func (r *Report) title() string {
 	if r.Run != nil {
 		t += fmt.Sprintf("  %s/%s  trial %d, attempt %d", r.Run.Benchmark, r.Run.Task, r.Run.Trial, r.Run.Attempt)
 	}
+	if r.Score != nil {
+		t += "  score " + r.Score.Value
+		if r.Score.Source != attest.ScoreObserved {
+			t += " (asserted)"
+		}
+		if r.CountsAs != r.Score.Value {
+			t += ", counts as " + r.CountsAs
+		}
+	}
 	if r.Agent != "" {
 		t += "  agent " + r.Agent
 	}
 	return t
+}
+
+// phasesText says how each phase ended.
+func phasesText(list []attest.PhaseClaim) string {
+	var parts []string
+	for _, p := range list {
+		text := map[string]string{"exited": fmt.Sprintf("%s exited with %d", p.Phase, p.Code), "timeout": p.Phase + " took too long",
+			"not-started": p.Phase + " could not start"}[p.How]
+		if p.Left > 0 {
+			text += ", " + plural(uint64(p.Left), "process", "processes") + " left behind and killed"
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
 }
 
 func (r *Report) passed() (n int) {
@@ -110,6 +140,16 @@ func (p *Party) text(role string) string {
 		return fmt.Sprintf("%s   (pinned %s)", p.Name, role)
 	}
 	return fmt.Sprintf("unknown, calls itself %q   (not pinned, key %s)", p.Name, p.Fingerprint)
+}
+
+func (b *Benchmark) text() string {
+	switch {
+	case b == nil:
+		return ""
+	case b.Weak > 0:
+		return fmt.Sprintf("   (benchmark of %d tasks, %d left out as too weak to seal)", b.Tasks, b.Weak)
+	}
+	return fmt.Sprintf("   (benchmark of %d tasks)", b.Tasks)
 }
 
 // wrap cuts a long list into lines of at most 100 characters, at spaces. A word

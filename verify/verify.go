@@ -37,7 +37,7 @@ func Verify(bundle []byte, policy *Policy, now time.Time) *Report {
 func newVerifier(policy *Policy, now time.Time) *verifier {
 	return &verifier{
 		policy: policy,
-		report: &Report{CheckedAt: now.UTC(), Notes: []string{}, Why: []Why{}, Attested: []string{}, Asserted: []string{}, NotCovered: []string{}},
+		report: &Report{CheckedAt: now.UTC(), Notes: []string{}, Why: []Why{}, Phases: []attest.PhaseClaim{}, Attested: []string{}, Asserted: []string{}, NotCovered: []string{}},
 	}
 }
 
@@ -53,7 +53,8 @@ type verifier struct {
 	runner    *receipt.Signed // nil if no policy pins a runner
 	envelope  *receipt.UnverifiedEnvelope
 	statement *attest.Statement
-	sealed    *receipt.Unverified
+	sealed    *receipt.Sealed
+	head      *contraband.Head // nil if the set is signed by itself
 	set       *contraband.Set
 	owner     *receipt.Signed // nil if no policy pins an owner
 	sealSum   [32]byte
@@ -82,6 +83,7 @@ func (v *verifier) run(data []byte) {
 		{CheckSealed, v.checkSealed},
 		{CheckOwnerKey, v.checkOwnerKey},
 		{CheckOwnerSig, v.checkOwnerSig},
+		{CheckInclusion, v.checkInclusion},
 		{CheckSeal, v.checkSeal},
 		{CheckEvidenceSum, v.checkEvidenceSum},
 		{CheckEvidence, v.checkEvidence},
@@ -223,7 +225,11 @@ func (v *verifier) checkSubject() (string, error) {
 		return "", fmt.Errorf("sub of the receipt: got %s, want run %s", show(got), want)
 	}
 	v.derived = attest.Derive(v.set, v.evidence)
-	s, err := attest.Compose(v.set, v.sealSum, v.evidence, v.sum, v.derived, v.statement.Predicate.Score)
+	claimed := v.statement.Predicate.Score
+	if v.derived.Observed != nil || claimed != nil && claimed.Source != attest.ScoreAsserted {
+		claimed = nil // what grading gave is in the rows, or nothing is
+	}
+	s, err := attest.Compose(v.set, v.sealSum, v.evidence, v.sum, v.derived, claimed)
 	if err != nil {
 		return "", err
 	}
@@ -241,7 +247,7 @@ func (v *verifier) checkBinding() (string, error) {
 	if err := attest.Bind(v.set, v.sealSum, v.evidence); err != nil {
 		return "", err
 	}
-	return "benchmark, task, commitment, baseline, scope and channels as sealed", nil
+	return "benchmark, task, commitment, baseline, scope, channels and phases as sealed", nil
 }
 
 func (v *verifier) checkVerdict() (string, error) {

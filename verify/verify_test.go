@@ -273,11 +273,11 @@ func TestChecksAreComplete(t *testing.T) {
 		if !bytes.Contains(page, []byte("\n| `"+c.ID+"` |")) {
 			t.Errorf("spec/statement.md has no line for check %s", c.ID)
 		}
-		if c.Status == verify.Failed || c.Status == verify.Skipped && c.ID != verify.CheckSecond {
+		if c.Status == verify.Failed || c.Status == verify.Skipped && c.ID != verify.CheckSecond && c.ID != verify.CheckInclusion {
 			t.Errorf("%v", c)
 		}
 	}
-	if len(ids) != 19 {
+	if len(ids) != 20 {
 		t.Errorf("got %d checks", len(ids))
 	}
 	broken := bytes.Clone(data)

@@ -193,11 +193,7 @@ func readSealed(path string) (file []byte, set *contraband.Set, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	u, err := receipt.ParseSign1(receipt.KindSealedSet, file)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
-	}
-	set, err = contraband.ParseSet(u.Unauthenticated().Payload)
+	set, err = parseSealed(file)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -205,3 +201,21 @@ func readSealed(path string) (file []byte, set *contraband.Set, err error) {
 }
 
 func sealDigest(file []byte) [32]byte { return sha256.Sum256(file) }
+
+// parseSealed reads a task.sealed of either kind. A part whose set the head does
+// not cover is refused: no receipt of such a run could ever be verified.
+func parseSealed(file []byte) (*contraband.Set, error) {
+	s, err := receipt.ParseSealed(file)
+	if err != nil {
+		return nil, err
+	}
+	set, err := contraband.ParseSet(s.Set())
+	if err != nil || s.Part == nil {
+		return set, err
+	}
+	head, err := contraband.ParseHead(s.Signed.Unauthenticated().Payload)
+	if err != nil {
+		return nil, err
+	}
+	return set, head.Includes(set, s.Part.Set, s.Part.Index, s.Part.Path)
+}
