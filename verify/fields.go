@@ -37,12 +37,13 @@ var restFields = []field{
 	{"evidence", func(s *attest.Statement) any { return s.Predicate.Evidence }},
 	{"scope", func(s *attest.Statement) any { return s.Predicate.Scope }},
 	{"counts", func(s *attest.Statement) any { return s.Predicate.Counts }},
+	{"phases", func(s *attest.Statement) any { return s.Predicate.Phases }},
 	{"coverage", func(s *attest.Statement) any { return s.Predicate.Coverage }},
 	{"notCovered", func(s *attest.Statement) any { return s.Predicate.NotCovered }},
 	{"recorder", func(s *attest.Statement) any { return s.Predicate.Recorder }},
 	{"asserted", func(s *attest.Statement) any { return s.Predicate.Asserted }},
-	// The score is the one value that evidence does not give: Compose takes it
-	// from the statement and refuses one that the journal cannot have observed.
+	// A score that is asserted is the one value that evidence does not give:
+	// checkSubject takes it from the statement, unless the rows hold a reward.
 	{"score", func(s *attest.Statement) any { return s.Predicate.Score }},
 }
 

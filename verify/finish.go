@@ -28,6 +28,9 @@ func (v *verifier) decide() {
 	r := v.report
 	if v.failed {
 		r.Verdict = Invalid
+		if r.Exit == ExitUnusable {
+			r.Verdict = Unusable
+		}
 		return
 	}
 	if v.policy == nil {
@@ -54,7 +57,7 @@ func (v *verifier) decide() {
 func (v *verifier) describe() {
 	r, p := v.report, &v.composed.Predicate
 	r.Derived = v.derived.Verdict
-	r.Run, r.Score, r.Counts, r.Coverage = &p.Run, p.Score, &p.Counts, &p.Coverage
+	r.Run, r.Score, r.Phases, r.Counts, r.Coverage = &p.Run, p.Score, p.Phases, &p.Counts, &p.Coverage
 	r.Agent, r.Model = p.Asserted.Agent, p.Asserted.Model
 	r.Checked = &Checked{Level: "full, without the key", Events: p.Journal.Size, Digests: p.Evidence.Digests, Bytes: p.Coverage.Seen}
 	r.Assurance = &Assurance{Level: "L0", Detail: "self-run: nothing was logged before the run"}
@@ -167,6 +170,7 @@ var opWords = map[journal.Op]string{
 	journal.OpChmod: "change mode", journal.OpChown: "change owner", journal.OpUtime: "change times", journal.OpXattr: "change attributes",
 	journal.OpConnect: "connect", journal.OpBind: "bind", journal.OpStdin: "read stdin", journal.OpStdout: "write stdout",
 	journal.OpStderr: "write stderr", journal.OpKilled: "process killed", journal.OpLost: "event lost", journal.OpDenied: "denied call",
+	journal.OpPhase: "phase ended", journal.OpReward: "reward", journal.OpGuard: "verdict or grader file",
 }
 
 var phaseWords = map[journal.Phase]string{journal.PhaseSetup: "setup", journal.PhaseAgent: "agent", journal.PhaseGrade: "grade"}
@@ -185,11 +189,8 @@ func describeRow(row *journal.Row) string {
 func (v *verifier) attested() {
 	r := v.report
 	r.Attested = append(r.Attested, "files", "processes", "writes", "streams")
-	for _, c := range v.evidence.Summary().Counts {
-		if c.Phase == journal.PhaseGrade {
-			r.Attested = append(r.Attested, "grading")
-			break
-		}
+	if v.derived.Observed != nil {
+		r.Attested = append(r.Attested, "grading")
 	}
 }
 
@@ -206,6 +207,19 @@ func (v *verifier) asserted() {
 	}
 	if r.Score != nil && r.Score.Source == attest.ScoreAsserted {
 		add("score")
+	}
+	if p := v.evidence.Start().Phases; p != nil && v.set.Phases == nil {
+		for _, c := range []struct {
+			what string
+			argv []string
+		}{{"setup", p.Setup}, {"grader", p.Grade}} {
+			if len(c.argv) > 0 {
+				add("%s chosen by the runner", c.what)
+			}
+		}
+	}
+	if n := v.derived.Counts.GradeShared; n > 0 {
+		add("reward: tests ran in one process with the agent's code (%s)", plural(n, "process", "processes"))
 	}
 	if n := v.derived.Coverage.Baseline; n > 0 {
 		add("%s bytes as part of the sealed baseline", group(n))

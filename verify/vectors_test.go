@@ -11,6 +11,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/fixture"
+	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/receipt"
 	"github.com/cleanrun-dev/cleanrun/verify"
 )
@@ -178,6 +179,32 @@ func writeVectors(t *testing.T) {
 	})
 	invalid("field-attempt.cleanrun", verify.CheckFields, "The statement names another attempt.", "81", func(k *kit) {
 		k.statement = func(s *attest.Statement) { s.Predicate.Run.Attempt = 2 }
+	})
+	grading := func(k *kit) {
+		g := gradedKit(k.record, fullReward)
+		k.set, k.record = g.set, g.record
+	}
+	add(bundleVector{"ok-graded.cleanrun", "A graded run: the reward stands in the rows.", []string{}, "policy.txt", verify.ExitClean, "", "CLEAN"}, grading)
+	add(bundleVector{"rt58f-planted.cleanrun", "A reward file was there when grading started.", []string{"58f"}, "policy.txt", verify.ExitDirty, "", "DIRTY"}, func(k *kit) {
+		grading(k)
+		k.record = func(r *fixture.Run) {
+			honest(r)
+			r.Grade(journal.PhaseEnd{How: journal.Exited})
+			r.Guard("/cleanrun/reward/reward.txt", journal.GuardReward, false)
+			r.Graded([]journal.Reward{fullReward}, &journal.PhaseEnd{How: journal.Exited})
+		}
+	})
+	invalid("rt58f-other-grader.cleanrun", verify.CheckBinding, "The run was graded by another command than the sealed one.", "58f", func(k *kit) {
+		grading(k)
+		k.start = func(s *journal.Start) { s.Phases.Grade = []string{"true"} }
+	})
+	invalid("field-score.cleanrun", verify.CheckFields, "The statement says a higher score than the rows hold.", "", func(k *kit) {
+		grading(k)
+		k.statement = func(s *attest.Statement) { s.Predicate.Score.Value = "2" }
+	})
+	invalid("field-score-asserted.cleanrun", verify.CheckFields, "The statement calls a recorded reward asserted.", "", func(k *kit) {
+		grading(k)
+		k.statement = func(s *attest.Statement) { s.Predicate.Score.Source = attest.ScoreAsserted }
 	})
 	data, err := json.MarshalIndent(list, "", " ")
 	if err != nil {
