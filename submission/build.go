@@ -220,3 +220,31 @@ func counted(c *Cell, by Counting) (*big.Rat, error) {
 	}
 	return r, nil
 }
+
+// Rule of the statement's score.
+func (s *Statement) Rule() (Rule, error) { return newRule(s.Predicate.Score.Rule, s.Predicate.Score.K) }
+
+// Of is the total that a way of counting gives.
+func (s *Score) Of(by Counting) *Total {
+	if by == Ruled {
+		return &s.Ruled
+	}
+	return &s.Plain
+}
+
+// AsFailed is the value that a grid would have if every trial without a score
+// counted as 0: the mistake that an audit names.
+func AsFailed(rule Rule, tasks uint64, trials uint32, grid []Cell, by Counting) (string, error) {
+	zero := &attest.Score{Value: "0", Source: attest.ScoreAsserted}
+	changed := slices.Clone(grid)
+	for i := range changed {
+		c := &changed[i]
+		if score, err := counted(c, by); err != nil {
+			return "", err
+		} else if score == nil {
+			c.State, c.Score = Clean, zero
+		}
+	}
+	t, err := total(rule, tasks, trials, changed, by)
+	return t.Value, err
+}

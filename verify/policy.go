@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cleanrun-dev/cleanrun/receipt"
@@ -24,12 +25,19 @@ type Policy struct {
 	FullEvidence bool
 	// SecondSignature demands receipt2.cose by another pinned runner key.
 	SecondSignature bool
+	// InfrastructureRate is how many percent of a submission's attempts may have
+	// been replaced after failures of infrastructure. It speaks of submissions:
+	// package audit checks it, Verify does not.
+	InfrastructureRate int
+
+	rated bool // InfrastructureRate was given
 }
 
 // Words of "require" lines.
 const (
 	requireFull   = "full-evidence"
 	requireSecond = "second-signature"
+	requireRate   = "infrastructure-rate"
 )
 
 // A PolicyError says which line of a policy is wrong. Line 0 is the whole file.
@@ -83,6 +91,9 @@ func (p *Policy) line(text string) *PolicyError {
 	if len(words) == 0 || words[0][0] == '#' {
 		return nil
 	}
+	if words[0] == "require" && len(words) > 1 && words[1] == requireRate {
+		return p.rate(words)
+	}
 	if len(words) > 2 && (words[0] == "owner" || words[0] == "runner" || words[0] == "require") {
 		return &PolicyError{Got: fmt.Sprintf("%d words", len(words)), Want: words[0] + " and one word"}
 	}
@@ -122,12 +133,29 @@ func (p *Policy) key(keys *[]receipt.PublicKey, words []string) *PolicyError {
 func (p *Policy) require(words []string) *PolicyError {
 	known := map[string]*bool{requireFull: &p.FullEvidence, requireSecond: &p.SecondSignature}
 	if len(words) != 2 || known[words[1]] == nil {
-		return &PolicyError{Got: fmt.Sprintf("%q", strings.Join(words, " ")), Want: fmt.Sprintf("require %s or require %s", requireFull, requireSecond)}
+		return &PolicyError{Got: fmt.Sprintf("%q", strings.Join(words, " ")), Want: fmt.Sprintf("require %s, require %s or require %s N", requireFull, requireSecond, requireRate)}
 	}
 	if *known[words[1]] {
 		return &PolicyError{Got: fmt.Sprintf("require %s again", words[1]), Want: "each requirement once"}
 	}
 	*known[words[1]] = true
+	return nil
+}
+
+// rate reads "require infrastructure-rate N".
+func (p *Policy) rate(words []string) *PolicyError {
+	want := "require " + requireRate + " and a whole number of percent from 0 to 100"
+	if len(words) != 3 {
+		return &PolicyError{Got: fmt.Sprintf("%d words", len(words)), Want: want}
+	}
+	n, err := strconv.Atoi(words[2])
+	if err != nil || n < 0 || n > 100 || strconv.Itoa(n) != words[2] {
+		return &PolicyError{Got: fmt.Sprintf("%q", words[2]), Want: want}
+	}
+	if p.rated {
+		return &PolicyError{Got: "require " + requireRate + " again", Want: "each requirement once"}
+	}
+	p.InfrastructureRate, p.rated = n, true
 	return nil
 }
 

@@ -50,6 +50,13 @@ func TestParsePolicy(t *testing.T) {
 		{"group", o + "group g 1 a\n", 2},
 		{"quorum", o + "quorum g\n", 2},
 		{"second signature with one key", o + r + "require second-signature\n", 0},
+		{"rate missing", o + "require infrastructure-rate\n", 2},
+		{"rate above 100", o + "require infrastructure-rate 101\n", 2},
+		{"rate below 0", o + "require infrastructure-rate -1\n", 2},
+		{"rate in another spelling", o + "require infrastructure-rate 02\n", 2},
+		{"rate with a sign", o + "require infrastructure-rate 2%\n", 2},
+		{"rate and more", o + "require infrastructure-rate 2 3\n", 2},
+		{"rate twice", o + "require infrastructure-rate 2\nrequire infrastructure-rate 0\n", 3},
 		{"too long", strings.Repeat("#", verify.MaxPolicy+1), 0},
 	}
 	for _, c := range cases {
@@ -60,6 +67,9 @@ func TestParsePolicy(t *testing.T) {
 				t.Fatalf("got %v, %v, want an error in line %d", p, err, c.line)
 			}
 		})
+	}
+	if p, err := verify.ParsePolicy([]byte(o + "require infrastructure-rate 7\n")); err != nil || p.InfrastructureRate != 7 {
+		t.Errorf("got %+v, %v, want a rate of 7", p, err)
 	}
 	for _, word := range []string{"log", "witness", "group", "quorum"} {
 		_, err := verify.ParsePolicy([]byte(word + " x y\n"))

@@ -1,0 +1,315 @@
+// Package audit checks folders of submissions: every signature, every bundle,
+// every cell of the grid against its receipt, and the score; and, across
+// submissions, what no single one shows. spec/submission.md lists the findings.
+//
+// Limits first. What a receipt proves is what verify says of it. A run that was
+// made and never numbered leaves no trace here. Agent and model are names that
+// somebody wrote: two submissions with other names may be one program.
+//
+// The package reads the folders that it is given and nothing else: no network,
+// no clock, no key.
+//
+//	report := audit.Run(dirs, audit.Options{Policy: policy, Now: time.Now()})
+package audit
+
+import (
+	"encoding/hex"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/submission"
+	"github.com/cleanrun-dev/cleanrun/verify"
+)
+
+// Options of Run.
+type Options struct {
+	Policy *verify.Policy // whose keys are trusted; not nil
+	Now    time.Time      // as for verify.Verify
+	// Seal is the SHA-256 of the signed head that the submissions must be judged
+	// by. Zero: the one that most of the submissions with a pinned owner name.
+	Seal [32]byte
+	// Workers verify bundles at the same time; 0 is one for each processor.
+	Workers int
+	// Memory bounds the bytes of bundles in memory; 0 is 64 MiB. One bundle is
+	// read whatever its size.
+	Memory int64
+	// Progress is called now and then with the bundles done and in all; it may be
+	// nil.
+	Progress func(done, total uint64)
+}
+
+const defaultMemory = 64 << 20
+
+// A Report is what Run found out.
+type Report struct {
+	Verdict     string        `json:"verdict"` // CLEAN, DIRTY, UNDECIDED or INVALID
+	Exit        int           `json:"exit"`    // 0 only if every cell of every submission holds and is CLEAN
+	Seal        string        `json:"seal"`    // the head that the submissions were compared with; "" if none is known
+	Bundles     uint64        `json:"bundles"` // verified
+	Submissions []*Submission `json:"submissions"`
+}
+
+// A Submission is one folder. Fields after Findings are filled as far as the
+// folder could be read.
+type Submission struct {
+	Dir       string               `json:"dir"`
+	Verdict   string               `json:"verdict"`
+	Exit      int                  `json:"exit"`
+	Findings  []Finding            `json:"findings"`
+	ID        string               `json:"id"`
+	Agent     submission.Named     `json:"agent"` // asserted
+	Model     submission.Named     `json:"model"` // asserted
+	Runner    verify.Party         `json:"runner"`
+	Owner     verify.Party         `json:"owner"` // of the seal that the receipts are under
+	Benchmark submission.Benchmark `json:"benchmark"`
+	Trials    uint32               `json:"trials"`
+	Score     submission.Score     `json:"score"` // as stated
+	// Recomputed is the score of the receipts, nil if it cannot be computed.
+	Recomputed *submission.Score `json:"recomputed,omitempty"`
+	Source     string            `json:"source"` // observed, or asserted if a counted score is; "" without scores
+	Replaced   uint64            `json:"replaced"`
+	Counts     Counts            `json:"counts"` // of the attempts that count
+	Cells      []Cell            `json:"cells"`
+
+	statement *submission.Statement
+	rule      submission.Rule
+	signer    verify.Signatory
+	folder    *folder
+	facts     []fact // by cell
+	found     map[string]int
+}
+
+// Counts of states over the last attempt of each trial.
+type Counts struct {
+	Clean        uint64 `json:"clean"`
+	Dirty        uint64 `json:"dirty"`
+	Inconclusive uint64 `json:"inconclusive"`
+	Error        uint64 `json:"error"`
+	Missing      uint64 `json:"missing"`
+	Invalid      uint64 `json:"invalid"` // no bundle that verifies and fits the cell
+}
+
+// Invalid is the state of a cell whose bundle is absent, wrong or another one.
+const Invalid submission.State = "invalid"
+
+// A Cell is an attempt as its receipt says. Only the last attempt of a trial
+// counts.
+type Cell struct {
+	Task    string           `json:"task"`
+	Trial   uint32           `json:"trial"`
+	Attempt uint32           `json:"attempt"`
+	State   submission.State `json:"state"`
+	Reasons []string         `json:"reasons"`
+	Score   *attest.Score    `json:"score"`
+	Counts  bool             `json:"counts"`
+	Bundle  string           `json:"bundle"`
+}
+
+// A fact is what the bundle of a cell says, as far as it was verified.
+type fact struct {
+	known       bool // the bundle verifies
+	fits        bool // and is that of the cell
+	attempt     submission.Attempt
+	agent       string
+	model       string
+	runner      verify.Signatory
+	owner       verify.Signatory
+	seal        verify.Seal
+	ownerNotice string // why the owner is no third party; "" if it is pinned and another key than the runner's
+}
+
+// Run audits folders. It never fails: what cannot be read is a finding.
+func Run(dirs []string, o Options) *Report {
+	if o.Workers == 0 {
+		o.Workers = runtime.GOMAXPROCS(0)
+	}
+	if o.Memory == 0 {
+		o.Memory = defaultMemory
+	}
+	r := &Report{Submissions: []*Submission{}}
+	for _, dir := range dirs {
+		s := &Submission{Dir: dir, Findings: []Finding{}, Cells: []Cell{}, found: map[string]int{}}
+		s.open(&o)
+		r.Submissions = append(r.Submissions, s)
+	}
+	r.Bundles = verifyAll(r.Submissions, &o)
+	for _, s := range r.Submissions {
+		if s.statement != nil {
+			s.compare(&o)
+		}
+		if s.folder != nil {
+			s.folder.close()
+		}
+	}
+	across(r, &o)
+	for _, s := range r.Submissions {
+		s.finish()
+		r.Exit = worse(r.Exit, s.Exit)
+	}
+	if len(r.Submissions) == 0 {
+		r.Exit = verify.ExitUndecided
+	}
+	r.Verdict = verdictOf(r.Exit)
+	return r
+}
+
+// worse of two exit codes: INVALID, then DIRTY, then undecided, then CLEAN.
+func worse(a, b int) int {
+	for _, code := range []int{verify.ExitInvalid, verify.ExitDirty, verify.ExitUndecided} {
+		if a == code || b == code {
+			return code
+		}
+	}
+	return verify.ExitClean
+}
+
+func verdictOf(exit int) string {
+	switch exit {
+	case verify.ExitClean:
+		return string(attest.Clean)
+	case verify.ExitDirty:
+		return string(attest.Dirty)
+	case verify.ExitInvalid:
+		return verify.Invalid
+	}
+	return verify.Undecided
+}
+
+// A job is one bundle to verify.
+type job struct {
+	s    *Submission
+	cell int
+}
+
+// verifyAll verifies the bundles of all cells, each by one worker, and fills the
+// facts.
+func verifyAll(list []*Submission, o *Options) uint64 {
+	var jobs []job
+	for _, s := range list {
+		if s.statement == nil {
+			continue
+		}
+		for i := range s.statement.Predicate.Grid {
+			if s.statement.Predicate.Grid[i].State.Attested() {
+				jobs = append(jobs, job{s, i})
+			}
+		}
+	}
+	checker := newChecker(o)
+	next := make(chan job)
+	var done progress
+	var wg sync.WaitGroup
+	for range o.Workers {
+		wg.Go(func() {
+			var buf []byte
+			for j := range next {
+				buf = checker.check(j.s, j.cell, buf)
+				done.step(uint64(len(jobs)), o.Progress)
+			}
+		})
+	}
+	for _, j := range jobs {
+		next <- j
+	}
+	close(next)
+	wg.Wait()
+	return uint64(len(jobs))
+}
+
+// progress counts bundles and tells one caller at a time.
+type progress struct {
+	mu   sync.Mutex
+	done uint64
+}
+
+func (p *progress) step(total uint64, tell func(done, total uint64)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.done++
+	if tell != nil && (p.done%64 == 0 || p.done == total) {
+		tell(p.done, total)
+	}
+}
+
+// finish fills what is shown and decides the exit code.
+func (s *Submission) finish() {
+	s.sortFindings()
+	for _, f := range s.Findings {
+		s.Exit = worse(s.Exit, f.Exit)
+	}
+	if s.statement == nil {
+		s.Exit = worse(s.Exit, verify.ExitInvalid)
+		s.Verdict = verdictOf(s.Exit)
+		return
+	}
+	last := submission.Last(s.statement.Predicate.Grid)
+	for i := range s.statement.Predicate.Grid {
+		c := s.cell(i)
+		c.Counts = len(last) > 0 && last[0] == i
+		if c.Counts {
+			last = last[1:]
+			s.count(&c)
+		} else {
+			s.Replaced++
+			if c.State == submission.Dirty {
+				s.Exit = worse(s.Exit, verify.ExitDirty) // a second try does not undo the first
+			}
+		}
+		s.Cells = append(s.Cells, c)
+	}
+	s.Verdict = verdictOf(s.Exit)
+}
+
+// cell is what the receipt of cell i says.
+func (s *Submission) cell(i int) Cell {
+	stated, f := &s.statement.Predicate.Grid[i], &s.facts[i]
+	c := Cell{Task: stated.Task, Trial: stated.Trial, Attempt: stated.Attempt, State: stated.State, Reasons: []string{}, Bundle: stated.Bundle}
+	switch {
+	case !stated.State.Attested():
+	case !f.known || !f.fits:
+		c.State = Invalid
+	default:
+		c.State, c.Reasons, c.Score = f.attempt.State, f.attempt.Reasons, f.attempt.Score
+	}
+	return c
+}
+
+// count adds an attempt that counts to the counts and to the exit code.
+func (s *Submission) count(c *Cell) {
+	switch c.State {
+	case submission.Clean:
+		s.Counts.Clean++
+	case submission.Dirty:
+		s.Counts.Dirty++
+		s.Exit = worse(s.Exit, verify.ExitDirty)
+	case submission.Inconclusive:
+		s.Counts.Inconclusive++
+	case submission.Failed:
+		s.Counts.Error++
+	case submission.Missing:
+		s.Counts.Missing++
+	default:
+		s.Counts.Invalid++
+	}
+	if c.State != submission.Clean {
+		s.Exit = worse(s.Exit, verify.ExitUndecided)
+	}
+	if c.Score != nil && s.Source != attest.ScoreAsserted {
+		s.Source = c.Score.Source
+	}
+}
+
+func hexOf(sum [32]byte) string { return hex.EncodeToString(sum[:]) }
+
+// sortedKeys of a map.
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
