@@ -1,7 +1,9 @@
 package verify
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"sync"
 	"time"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
@@ -15,6 +17,7 @@ import (
 type Session struct {
 	policy *Policy
 	now    time.Time
+	seals  seals
 }
 
 // NewSession starts a session. policy and now are those of Verify.
@@ -23,7 +26,8 @@ func NewSession(policy *Policy, now time.Time) *Session {
 }
 
 // A Result is what Session.Check found out about one bundle. After a failed
-// check only Exit, Verdict and Failed are set.
+// check only Exit, Verdict, Failed and Notes are set. It holds nothing of the
+// bundle's bytes but Receipt.
 type Result struct {
 	Verdict string // as in Report
 	Exit    int    // as in Report
@@ -55,16 +59,20 @@ type Seal struct {
 // Check verifies one bundle as Verify does.
 func (s *Session) Check(bundle []byte) *Result {
 	v := newVerifier(s.policy, s.now)
+	v.seals = &s.seals
 	v.run(bundle)
 	v.decide()
 	r := &Result{Verdict: v.report.Verdict, Exit: v.report.Exit, Failed: v.report.FailedCheck(), Notes: v.report.Notes}
 	if v.failed {
 		return r
 	}
+	s.seals.add(&seal{v.sealSum, len(v.bundle.Sealed), v.sealed, v.head, v.set, v.owner})
 	r.Statement, r.Receipt = v.composed, v.bundle.Receipt
 	r.Runner = signatory(v.receipt, v.runner != nil)
 	r.Owner = signatory(v.sealed.Signed, v.owner != nil)
-	r.Seal = sealOf(v.sealed, v.head)
+	if v.head != nil {
+		r.Seal = Seal{sha256.Sum256(v.sealed.Part.Head), v.head}
+	}
 	return r
 }
 
@@ -73,10 +81,61 @@ func signatory(u *receipt.Unverified, pinned bool) Signatory {
 	return Signatory{said.Issuer, said.Kid, pinned}
 }
 
-// sealOf names the signed head of a part.
-func sealOf(sealed *receipt.Sealed, head *contraband.Head) Seal {
-	if sealed.Part == nil {
-		return Seal{}
+// A seal is a task.sealed that passed every check of a session's policy.
+type seal struct {
+	sum    [32]byte // of the file
+	size   int
+	sealed *receipt.Sealed
+	head   *contraband.Head
+	set    *contraband.Set
+	owner  *receipt.Signed // nil if no policy pins an owner
+}
+
+// seals remembers the sets that were read last. A nil one remembers nothing.
+type seals struct {
+	mu    sync.Mutex
+	bySum map[[32]byte]*seal
+	order []*seal // as they came in
+	bytes int
+}
+
+// maxSeals bounds the bytes of the files that are remembered. Bundles come task by
+// task, so a few are enough.
+const maxSeals = 32 << 20
+
+// get finds the seal of a file, or returns a copy of the file that may be kept.
+func (s *seals) get(file []byte) (*seal, []byte) {
+	if s == nil {
+		return nil, file
 	}
-	return Seal{sha256.Sum256(sealed.Part.Head), head}
+	sum := sha256.Sum256(file)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.bySum[sum]; ok {
+		return e, file
+	}
+	return nil, bytes.Clone(file)
+}
+
+func (s *seals) add(e *seal) {
+	if e.size > maxSeals {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.bySum[e.sum] != nil {
+		return
+	}
+	for s.bytes+e.size > maxSeals {
+		old := s.order[0]
+		s.order = s.order[1:]
+		s.bytes -= old.size
+		delete(s.bySum, old.sum)
+	}
+	if s.bySum == nil {
+		s.bySum = map[[32]byte]*seal{}
+	}
+	s.bySum[e.sum] = e
+	s.order = append(s.order, e)
+	s.bytes += e.size
 }

@@ -47,6 +47,8 @@ type verifier struct {
 	policy *Policy
 	report *Report
 	failed bool
+	seals  *seals // of a session, else nil
+	known  *seal  // task.sealed, if the session knows it
 
 	bundle    *receipt.Bundle
 	receipt   *receipt.Unverified
