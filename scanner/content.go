@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/cleanrun-dev/cleanrun/internal/objects"
 	"github.com/cleanrun-dev/cleanrun/journal"
@@ -75,12 +74,12 @@ func contentOf(line journal.Line, detail []byte, secret journal.Secret) (*conten
 	return c, nil
 }
 
-// read returns the content, checked, or for a larger one the open file.
-func (c *content) read(store *os.Root) (b []byte, large *os.File, err error) {
+// read returns the content, checked, or for a larger one the open object.
+func (c *content) read(store objects.Source) (b []byte, large *objects.ReaderAt, err error) {
 	if c.text {
 		return c.inline, nil, nil
 	}
-	fail := func(err error) ([]byte, *os.File, error) {
+	fail := func(err error) ([]byte, *objects.ReaderAt, error) {
 		return nil, nil, &ContentError{Event: c.row.Seq, Err: err}
 	}
 	if c.row.Size > small {
@@ -90,7 +89,7 @@ func (c *content) read(store *os.Root) (b []byte, large *os.File, err error) {
 		}
 		return nil, f, nil
 	}
-	b, err = objects.ReadAll(store, c.sum, int64(c.row.Size))
+	b, err = store.ReadAll(c.sum, int64(c.row.Size))
 	if err != nil {
 		return fail(err)
 	}
@@ -104,11 +103,11 @@ func (c *content) size(got uint64) error {
 	return &ContentError{Event: c.row.Seq, Got: fmt.Sprintf("an object of %d bytes", got), Want: fmt.Sprintf("%d, as the row says", c.row.Size)}
 }
 
-// open opens a large object and checks it, so that what is read from the file
+// open opens a large object and checks it, so that what is read from it
 // afterwards is what the journal commits to, as long as nobody changes the store
 // meanwhile.
-func (c *content) open(store *os.Root) (*os.File, error) {
-	r, err := objects.Open(store, c.sum)
+func (c *content) open(store objects.Source) (*objects.ReaderAt, error) {
+	r, err := store.Open(c.sum)
 	if err != nil {
 		return nil, err
 	}
@@ -120,5 +119,5 @@ func (c *content) open(store *os.Root) (*os.File, error) {
 	if uint64(n) != c.row.Size {
 		return nil, c.size(uint64(n))
 	}
-	return store.Open(objects.Name(c.sum))
+	return store.OpenAt(c.sum)
 }

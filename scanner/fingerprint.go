@@ -2,7 +2,6 @@ package scanner
 
 import (
 	"io"
-	"os"
 	"sync/atomic"
 
 	"github.com/transparency-dev/merkle/compact"
@@ -11,6 +10,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/canon"
+	"github.com/cleanrun-dev/cleanrun/internal/objects"
 	"github.com/cleanrun-dev/cleanrun/internal/views"
 )
 
@@ -81,7 +81,7 @@ func (w *worker) collector(only contraband.Class) (*sorter, canon.Emit) {
 
 // object fingerprints one whole content, raw and in all views. b is the content,
 // or large the file that holds it.
-func (w *worker) object(c *content, b []byte, large *os.File) (*finding, error) {
+func (w *worker) object(c *content, b []byte, large *objects.ReaderAt) (*finding, error) {
 	set, emit := w.collector(0)
 	f := new(finding)
 	if large == nil {

@@ -8,35 +8,39 @@ import (
 	"iter"
 	"os"
 
+	"github.com/cleanrun-dev/cleanrun/internal/objects"
+	"github.com/cleanrun-dev/cleanrun/internal/vault"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
 
 // A folder is an open run folder.
 type folder struct {
-	root   *os.Root
-	store  *os.Root
-	secret journal.Secret
-	files  []*os.File
+	root    *os.Root
+	private vault.Folder
+	store   objects.Source
+	secret  journal.Secret
+	files   []io.Closer
 }
 
-func openFolder(run *os.Root) (*folder, error) {
-	raw, err := run.ReadFile(journal.SecretFile)
+func openFolder(run *os.Root, keys *vault.Keys) (*folder, error) {
+	f := &folder{root: run, private: vault.Folder{Root: run, Keys: keys}}
+	var err error
+	if f.secret, err = f.private.Secret(); err != nil {
+		return nil, fmt.Errorf("scan: %w", err)
+	}
+	store, err := run.OpenRoot(ObjectsDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("scan: the folder %s is not there: the contents were pruned, and this run cannot be attested any more (its receipts still hold): %w", ObjectsDir, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("scan: %w", err)
 	}
-	f := &folder{root: run}
-	if len(raw) != len(f.secret) {
-		return nil, fmt.Errorf("scan: secret: got %d bytes, want %d (the run folder is damaged)", len(raw), len(f.secret))
-	}
-	copy(f.secret[:], raw)
-	if f.store, err = run.OpenRoot(ObjectsDir); err != nil {
-		return nil, fmt.Errorf("scan: %w", err)
-	}
+	f.store = objects.Source{Root: store, Keys: keys}
 	return f, nil
 }
 
 func (f *folder) close() {
-	f.store.Close()
+	f.store.Root.Close()
 	for _, file := range f.files {
 		file.Close()
 	}
@@ -75,10 +79,11 @@ func (f *folder) rows() (iter.Seq2[journal.Line, error], error) {
 // details returns the function that gives the next row's detail, and one that
 // ends the reading.
 func (f *folder) details() (next func() ([]byte, error), stop func(), err error) {
-	r, err := f.open(journal.DetailsFile)
+	r, err := f.private.Details()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("scan: %w", err)
 	}
+	f.files = append(f.files, r)
 	pull, stop := iter.Pull2(journal.Details(r))
 	return func() ([]byte, error) {
 		raw, err, ok := pull()

@@ -13,6 +13,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/canon"
 	"github.com/cleanrun-dev/cleanrun/internal/manifest"
+	"github.com/cleanrun-dev/cleanrun/internal/vault"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
 
@@ -25,6 +26,7 @@ type Config struct {
 	Set      *contraband.Set
 	Progress func(done, total uint64) // bytes of content, may be nil
 	Workers  int                      // goroutines that fingerprint; 0 is one for each processor
+	Keys     *vault.Keys              // of an encrypted run folder; nil if it is in clear
 }
 
 // A Report says what a scan did, for the user. Nothing of it is signed.
@@ -62,7 +64,7 @@ func newWorker(cfg *Config, salt [16]byte, s *scratch) *worker {
 type workerMaker func(*Config, [16]byte, *scratch) *worker
 
 func scan(ctx context.Context, run *os.Root, out io.Writer, cfg Config, maker workerMaker) (rep Report, err error) {
-	folder, err := openFolder(run)
+	folder, err := openFolder(run, cfg.Keys)
 	if err != nil {
 		return Report{}, err
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/contraband"
-	"github.com/cleanrun-dev/cleanrun/internal/objects"
 	"github.com/cleanrun-dev/cleanrun/internal/views"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
@@ -92,7 +91,7 @@ func empty(s *session, c *content) error {
 	if c.text {
 		count(c.inline)
 	} else {
-		r, err := objects.Open(s.folder.store, c.sum)
+		r, err := s.folder.store.Open(c.sum)
 		if err != nil {
 			return &ContentError{Event: c.row.Seq, Err: err}
 		}

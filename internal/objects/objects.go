@@ -1,8 +1,8 @@
 // Package objects is the private content store of a run: each distinct content
 // once, under objects/<first 2 hex digits>/<SHA-256 in hex>.
 //
-// Limits: names are plain SHA-256, so the store must stay private (directories
-// 0700, files 0600). It is not durable until [Store.Sync]. An object shows the
+// Limits: names are plain SHA-256 unless the store is encrypted, so it must stay
+// private (directories 0700, files 0600). It is not durable until [Store.Sync]. An object shows the
 // bytes that were read when it was put; that a writer changed the file while it
 // was read is reported, not prevented.
 //
@@ -17,6 +17,8 @@ import (
 	"hash"
 	"io"
 	"os"
+
+	"github.com/cleanrun-dev/cleanrun/internal/vault"
 )
 
 // A Sum is the SHA-256 of an object's content.
@@ -43,37 +45,90 @@ func (e *ErrCorrupt) Error() string {
 	return fmt.Sprintf("object %x: its bytes have SHA-256 %x: the store was changed; record the run again", e.Want, e.Got)
 }
 
+// A Source is a store to read from.
+type Source struct {
+	Root *os.Root
+	Keys *vault.Keys // of an encrypted store; nil if it is in clear
+}
+
+// id is what an object is named after.
+func (s Source) id(sum Sum) Sum {
+	if s.Keys != nil {
+		return s.Keys.Name(sum)
+	}
+	return sum
+}
+
 // A Reader reads one object. It returns *ErrCorrupt in place of io.EOF if the
 // content was not the one asked for: use nothing before EOF as authentic.
 type Reader struct {
 	f    *os.File
+	in   io.Reader
 	h    hash.Hash
 	want Sum
-	size int64
 }
 
-// Open opens an object for reading. Symbolic links do not lead out of root (see
-// os.Root); what is no regular file is refused.
-func Open(root *os.Root, sum Sum) (*Reader, error) {
-	fi, err := root.Lstat(Name(sum))
+// Open opens an object for reading. Symbolic links do not lead out of the store
+// (see os.Root); what is no regular file is refused.
+func (s Source) Open(sum Sum) (*Reader, error) {
+	f, err := s.open(sum)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reader{f: f, in: f, h: sha256.New(), want: sum}
+	if s.Keys != nil {
+		if r.in, err = s.Keys.Decrypt(f); err != nil {
+			f.Close()
+			return nil, fmt.Errorf("object %x: %w", sum, err)
+		}
+	}
+	return r, nil
+}
+
+func (s Source) open(sum Sum) (*os.File, error) {
+	name := Name(s.id(sum))
+	fi, err := s.Root.Lstat(name)
 	if err != nil {
 		return nil, err
 	}
 	if !fi.Mode().IsRegular() { // before opening: a FIFO would block
 		return nil, fmt.Errorf("object %x is a %s, want a regular file", sum, fi.Mode().Type())
 	}
-	f, err := root.Open(Name(sum))
+	return s.Root.Open(name)
+}
+
+// A ReaderAt reads one object at any offset. It checks no digest.
+type ReaderAt struct {
+	io.ReaderAt
+	f *os.File
+}
+
+// Close closes the file.
+func (r *ReaderAt) Close() error { return r.f.Close() }
+
+// OpenAt opens an object that was read to its end before, and so checked: nobody
+// may change the store meanwhile.
+func (s Source) OpenAt(sum Sum) (*ReaderAt, error) {
+	f, err := s.open(sum)
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{f: f, h: sha256.New(), want: sum, size: fi.Size()}, nil
+	r := &ReaderAt{f, f}
+	if s.Keys != nil {
+		var st os.FileInfo
+		if st, err = f.Stat(); err == nil {
+			r.ReaderAt, _, err = s.Keys.DecryptAt(f, st.Size())
+		}
+		if err != nil {
+			f.Close()
+			return nil, fmt.Errorf("object %x: %w", sum, err)
+		}
+	}
+	return r, nil
 }
 
-// Size of the object in bytes, as the file system says.
-func (r *Reader) Size() int64 { return r.size }
-
 func (r *Reader) Read(p []byte) (int, error) {
-	n, err := r.f.Read(p)
+	n, err := r.in.Read(p)
 	r.h.Write(p[:n])
 	if err == io.EOF {
 		if got := Sum(r.h.Sum(nil)); got != r.want {
@@ -87,8 +142,8 @@ func (r *Reader) Read(p []byte) (int, error) {
 func (r *Reader) Close() error { return r.f.Close() }
 
 // ReadAll is a whole object of at most max bytes, checked.
-func ReadAll(root *os.Root, sum Sum, max int64) ([]byte, error) {
-	r, err := Open(root, sum)
+func (s Source) ReadAll(sum Sum, max int64) ([]byte, error) {
+	r, err := s.Open(sum)
 	if err != nil {
 		return nil, err
 	}

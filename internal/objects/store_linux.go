@@ -4,12 +4,13 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cleanrun-dev/cleanrun/internal/redact"
+	"github.com/cleanrun-dev/cleanrun/internal/vault"
 )
 
 // A Store writes objects. Its methods may be called from several threads; they
@@ -24,9 +25,28 @@ type Store struct {
 	sizes map[int64]bool // of given
 	mu    sync.Mutex
 	known map[Sum]struct{}
-	memo  map[identity]Sum
+	memo  map[identity]seen
 	fresh []Sum // not synced; maxFresh and more are not listed
+
+	Protection
+	values *redact.Redactor // Remove, without shapes of keys
+	stored atomic.Uint64    // bytes of content
+	full   atomic.Bool
 }
+
+// A Protection says how contents are kept. The zero value keeps them as they are.
+type Protection struct {
+	Remove *redact.Redactor // what is replaced before anything is written
+	Keys   *vault.Keys      // what objects are encrypted with; nil is not
+	Max    uint64           // bytes of content that are kept, 0 is no limit
+}
+
+// Protect sets how contents are kept. Call it before anything is put.
+func (s *Store) Protect(p Protection) { s.Protection, s.values = p, p.Remove.WithoutShapes() }
+
+// ErrFull is the error when the limit of Protection is reached. Nothing more is
+// kept from then on.
+var ErrFull = errors.New("the limit of stored content is reached")
 
 // identity of a file version. Only the kernel sets ctime, so a program cannot
 // give changed content the identity of the old.
@@ -34,6 +54,12 @@ type identity struct {
 	dev, ino     uint64
 	size         int64
 	mtime, ctime unix.Timespec
+}
+
+// seen is what a version was found to be.
+type seen struct {
+	sum, raw Sum
+	removed  int
 }
 
 func identityOf(st *unix.Stat_t) identity {
@@ -63,7 +89,7 @@ func New(dir int) (*Store, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&0o077 != 0 {
 		return nil, fmt.Errorf("object store: mode %#o, want a directory of mode 0700", st.Mode)
 	}
-	s := &Store{dir: dir, known: map[Sum]struct{}{}, memo: map[identity]Sum{}}
+	s := &Store{dir: dir, known: map[Sum]struct{}{}, memo: map[identity]seen{}}
 	s.pool.New = func() any { return new([chunk]byte) }
 	return s, nil
 }
@@ -80,8 +106,11 @@ func (s *Store) Given(sizes map[Sum]uint64) {
 
 // A Stored is what Put saw. Size bytes were read, and kept unless they are given.
 type Stored struct {
-	SHA256   Sum
+	SHA256   Sum // of what is kept
+	Raw      Sum // of the file: another one if secrets were removed
 	Size     uint64
+	Removed  int  // bytes that were replaced
+	Over     bool // a key was left, see redact.Result
 	Unstable bool // the file changed while it was read: the object is one mixture of its versions
 
 	Mtim, Ctim unix.Timespec // of the version
@@ -99,7 +128,13 @@ var ErrTooLarge = errors.New("file is larger than the object store takes")
 //
 // The stored or given bytes always have the digest that is returned. An error means that
 // nothing new is visible in the store.
-func (s *Store) Put(fd int, live bool) (Stored, error) {
+func (s *Store) Put(fd int, live bool) (Stored, error) { return s.putFile(fd, live, s.Remove) }
+
+// PutTool is Put for a file of the system or a toolchain: what has the shape of a
+// key there is test data.
+func (s *Store) PutTool(fd int, live bool) (Stored, error) { return s.putFile(fd, live, s.values) }
+
+func (s *Store) putFile(fd int, live bool, remove *redact.Redactor) (Stored, error) {
 	var before, after unix.Stat_t
 	if err := unix.Fstat(fd, &before); err != nil {
 		return Stored{}, fmt.Errorf("put object: %w", err)
@@ -116,24 +151,25 @@ func (s *Store) Put(fd int, live bool) (Stored, error) {
 	id := identityOf(&before)
 	if !live {
 		s.mu.Lock()
-		sum, ok := s.memo[id]
+		old, ok := s.memo[id]
 		s.mu.Unlock()
 		if ok {
-			return Stored{SHA256: sum, Size: uint64(before.Size), Mtim: before.Mtim, Ctim: before.Ctim, Settled: true}, nil
+			return Stored{SHA256: old.sum, Raw: old.raw, Removed: old.removed, Size: uint64(before.Size),
+				Mtim: before.Mtim, Ctim: before.Ctim, Settled: true}, nil
 		}
 	}
-	sum, size, err := s.copyIn(fd, before.Size)
+	out, size, err := s.copyIn(fd, before.Size, remove)
 	if err != nil {
 		return Stored{}, err
 	}
 	if err := unix.Fstat(fd, &after); err != nil {
 		return Stored{}, fmt.Errorf("put object: %w", err)
 	}
-	out := Stored{SHA256: sum, Size: uint64(size), Mtim: before.Mtim, Ctim: before.Ctim}
+	out.Size, out.Mtim, out.Ctim = uint64(size), before.Mtim, before.Ctim
 	out.Unstable = size != before.Size || identityOf(&after) != id
 	if !live && !out.Unstable && settled(&before) {
 		out.Settled = true
-		s.remember(id, sum)
+		s.remember(id, seen{out.SHA256, out.Raw, out.Removed})
 	}
 	return out, nil
 }
@@ -192,46 +228,84 @@ func settled(st *unix.Stat_t) bool {
 	return now.Nano()-st.Mtim.Nano() > tick && now.Nano()-st.Ctim.Nano() > tick
 }
 
-func (s *Store) remember(id identity, sum Sum) {
+func (s *Store) remember(id identity, v seen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.memo) >= maxMemo {
 		clear(s.memo)
 	}
-	s.memo[id] = sum
+	s.memo[id] = v
 }
 
 // copyIn reads size bytes, or fewer if the file ends before. It does not follow a
 // file that grows: it would never end.
-func (s *Store) copyIn(fd int, size int64) (Sum, int64, error) {
+func (s *Store) copyIn(fd int, size int64, remove *redact.Redactor) (Stored, int64, error) {
 	buf := s.pool.Get().(*[chunk]byte)
 	defer s.pool.Put(buf)
 	if size <= chunk { // hash first: most small files are known
 		n, err := readAt(fd, buf[:size], 0)
 		if err != nil {
-			return Sum{}, 0, err
+			return Stored{}, 0, err
 		}
-		sum := sha256.Sum256(buf[:n])
-		if _, ok := s.given[sum]; ok {
-			return sum, int64(n), nil
-		}
-		return sum, int64(n), s.put(sum, buf[:n])
+		out, err := s.putRead(buf[:n], remove)
+		return out, int64(n), err
 	}
 	if s.sizes[size] { // likely given: look before copying
 		sum, n, err := digest(fd, size, buf[:hashChunk])
 		if err != nil {
-			return Sum{}, 0, err
+			return Stored{}, 0, err
 		}
 		if _, ok := s.given[sum]; ok {
-			return sum, n, nil
+			return Stored{SHA256: sum, Raw: sum}, n, nil
 		}
+	}
+	if err := s.claim(size); err != nil {
+		return Stored{}, 0, err
 	}
 	tmp, name, err := s.create()
 	if err != nil {
-		return Sum{}, 0, err
+		return Stored{}, 0, err
 	}
-	sum, n, err := s.fill(tmp, fd, size, buf[:hashChunk])
-	return sum, n, s.settle(tmp, name, sum, err)
+	out, n, err := s.fill(tmp, fd, size, buf[:hashChunk], remove)
+	if known, e := s.has(out.SHA256); err == nil && e == nil && known {
+		s.stored.Add(-uint64(size)) // it takes no room
+	}
+	if err := s.settle(tmp, name, out.SHA256, err); err != nil {
+		return Stored{}, 0, err
+	}
+	if out.Raw = out.SHA256; out.Removed > 0 {
+		out.Raw, _, err = digest(fd, size, buf[:hashChunk])
+	}
+	return out, n, err
+}
+
+// putRead stores a content that was read as a whole, and changes b.
+func (s *Store) putRead(b []byte, remove *redact.Redactor) (Stored, error) {
+	raw := sha256.Sum256(b)
+	out := Stored{SHA256: raw, Raw: raw}
+	if _, ok := s.given[raw]; ok {
+		return out, nil
+	}
+	if known, err := s.has(raw); err != nil || known {
+		return out, err
+	}
+	if r := remove.Bytes(b); r.Bytes > 0 || r.Over {
+		out.Removed, out.Over = r.Bytes, r.Over
+		out.SHA256 = sha256.Sum256(b)
+	}
+	return out, s.put(out.SHA256, b)
+}
+
+// claim counts n bytes that are to be stored.
+func (s *Store) claim(n int64) error {
+	if s.Max == 0 {
+		return nil
+	}
+	if s.full.Load() || s.stored.Add(uint64(n)) > s.Max {
+		s.full.Store(true)
+		return fmt.Errorf("store %d bytes: %w", n, ErrFull)
+	}
+	return nil
 }
 
 // digest hashes size bytes, or fewer if the file ends before.
@@ -252,39 +326,50 @@ func digest(fd int, size int64, buf []byte) (Sum, int64, error) {
 	return Sum(h.Sum(nil)), off, nil
 }
 
-// fill makes tmp the content of fd and hashes what tmp holds. A reflink takes no
-// space and freezes the version; where there is none, each chunk is hashed
-// between reading and writing, so one pass over the file is enough.
-func (s *Store) fill(tmp, fd int, size int64, buf []byte) (Sum, int64, error) {
-	src, clone := fd, unix.IoctlFileClone(tmp, fd) == nil
+// fill makes tmp the content of fd, without secrets, and hashes what tmp holds. A
+// reflink takes no space and freezes the version; where there is none, each chunk
+// is hashed between reading and writing, so one pass over the file is enough.
+func (s *Store) fill(tmp, fd int, size int64, buf []byte, remove *redact.Redactor) (Stored, int64, error) {
+	src, clone := fd, s.Keys == nil && unix.IoctlFileClone(tmp, fd) == nil
 	if clone {
 		src = tmp
 	}
-	h := sha256.New()
+	w, err := s.writer(tmp, clone)
+	if err != nil {
+		return Stored{}, 0, err
+	}
+	h, pass := sha256.New(), remove.Pass()
+	put := func(b []byte, last bool) error {
+		before := pass.Result().Bytes
+		b = pass.Next(b, last)
+		h.Write(b)
+		return w.write(b, pass.Result().Bytes > before)
+	}
 	var off int64
 	for off < size {
 		n, err := readAt(src, buf[:min(int64(len(buf)), size-off)], off)
 		if err != nil {
-			return Sum{}, 0, err
+			return Stored{}, 0, err
 		}
 		if n == 0 {
 			break // the file became shorter
 		}
-		h.Write(buf[:n])
-		if !clone && !allZero(buf[:n]) { // zeros stay a hole
-			if err := writeAt(tmp, buf[:n], off); err != nil {
-				return Sum{}, 0, err
-			}
-		}
 		off += int64(n)
+		if err := put(buf[:n], false); err != nil {
+			return Stored{}, 0, err
+		}
 	}
-	if err := unix.Ftruncate(tmp, off); err != nil {
-		return Sum{}, 0, fmt.Errorf("write object: %w", err)
+	if err := put(nil, true); err != nil {
+		return Stored{}, 0, err
 	}
-	return Sum(h.Sum(nil)), off, nil
+	if err := w.close(off); err != nil {
+		return Stored{}, 0, err
+	}
+	r := pass.Result()
+	return Stored{SHA256: Sum(h.Sum(nil)), Removed: r.Bytes, Over: r.Over}, off, nil
 }
 
-// PutBytes stores b.
+// PutBytes stores b as it is: nothing is removed from it.
 func (s *Store) PutBytes(b []byte) (Sum, error) {
 	sum := sha256.Sum256(b)
 	return sum, s.put(sum, b)
@@ -294,209 +379,19 @@ func (s *Store) put(sum Sum, b []byte) error {
 	if known, err := s.has(sum); err != nil || known {
 		return err
 	}
+	if err := s.claim(int64(len(b))); err != nil {
+		return err
+	}
 	tmp, name, err := s.create()
 	if err != nil {
 		return err
 	}
-	return s.settle(tmp, name, sum, writeAt(tmp, b, 0))
-}
-
-// has says whether the object is there: known to this Store, or on disk.
-func (s *Store) has(sum Sum) (bool, error) {
-	s.mu.Lock()
-	_, ok := s.known[sum]
-	s.mu.Unlock()
-	if ok {
-		return true, nil
-	}
-	var st unix.Stat_t
-	err := unix.Fstatat(s.dir, Name(sum), &st, unix.AT_SYMLINK_NOFOLLOW)
-	if err == unix.ENOENT {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("look up object: %w", err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return false, fmt.Errorf("object %s is no regular file (mode %#o)", Name(sum), st.Mode)
-	}
-	s.addKnown(sum)
-	return true, nil
-}
-
-func (s *Store) addKnown(sum Sum) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.known) >= maxMemo {
-		clear(s.known)
-	}
-	s.known[sum] = struct{}{}
-	if len(s.fresh) < maxFresh {
-		s.fresh = append(s.fresh, sum)
-	}
-}
-
-// create makes a temporary file in the store.
-func (s *Store) create() (int, string, error) {
-	for {
-		name := "tmp-" + strconv.FormatUint(s.temp.Add(1), 10)
-		fd, err := unix.Openat(s.dir, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-		if err == unix.EEXIST { // left by a store that was killed
-			continue
-		}
-		if err != nil {
-			return -1, "", fmt.Errorf("create object: %w", err)
-		}
-		if err := unix.Fchmod(fd, 0o600); err != nil { // the umask of this thread is the program's
-			unix.Close(fd)
-			return -1, "", fmt.Errorf("create object: %w", err)
-		}
-		return fd, name, nil
-	}
-}
-
-// settle closes tmp and gives it its name, or removes it if there was an error or
-// the object is known.
-func (s *Store) settle(tmp int, name string, sum Sum, err error) error {
-	if e := unix.Close(tmp); err == nil && e != nil {
-		err = fmt.Errorf("write object: %w", e)
-	}
-	known := false
+	w, err := s.writer(tmp, false)
 	if err == nil {
-		known, err = s.has(sum)
+		err = w.write(b, false)
 	}
-	if err == nil && !known {
-		err = s.publish(name, sum)
+	if err == nil {
+		err = w.close(int64(len(b)))
 	}
-	if err != nil || known {
-		if e := unix.Unlinkat(s.dir, name, 0); err == nil && e != nil {
-			err = fmt.Errorf("remove temporary object: %w", e)
-		}
-	}
-	return err
-}
-
-func (s *Store) publish(name string, sum Sum) error {
-	final := Name(sum)
-	if !s.made[sum[0]].Load() {
-		err := unix.Mkdirat(s.dir, final[:2], 0o700)
-		if err == nil {
-			err = unix.Fchmodat(s.dir, final[:2], 0o700, 0)
-		}
-		if err != nil && err != unix.EEXIST {
-			return fmt.Errorf("make object folder: %w", err)
-		}
-		s.made[sum[0]].Store(true)
-	}
-	// Two threads may race with the same content: either name is right.
-	if err := unix.Renameat(s.dir, name, s.dir, final); err != nil {
-		return fmt.Errorf("name object: %w", err)
-	}
-	s.addKnown(sum)
-	return nil
-}
-
-// Sync makes all objects durable. Nothing may be put meanwhile.
-func (s *Store) Sync() error {
-	err := s.sync()
-	if err != nil {
-		return fmt.Errorf("sync object store: %w", err)
-	}
-	s.fresh = nil
-	return nil
-}
-
-// sync syncs a few objects by themselves: the file system may hold gigabytes of
-// other programs that nobody has asked to write.
-func (s *Store) sync() error {
-	if len(s.fresh) >= maxFresh {
-		return unix.Syncfs(s.dir)
-	}
-	var fds []int
-	defer func() {
-		for _, fd := range fds {
-			unix.Close(fd)
-		}
-	}()
-	open := func(name string) error {
-		fd, err := unix.Openat(s.dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err == nil {
-			fds = append(fds, fd)
-		}
-		return err
-	}
-	for _, sum := range s.fresh {
-		if err := open(Name(sum)); err != nil {
-			return err
-		}
-		// Started here, all are written together. Where that does not work fsync does
-		// it all.
-		_ = unix.SyncFileRange(fds[len(fds)-1], 0, 0, unix.SYNC_FILE_RANGE_WRITE)
-	}
-	dirs := map[byte]bool{}
-	for _, sum := range s.fresh {
-		if !dirs[sum[0]] {
-			dirs[sum[0]] = true
-			if err := open(Name(sum)[:2]); err != nil {
-				return err
-			}
-		}
-	}
-	for _, fd := range append(fds, s.dir) {
-		if err := unix.Fsync(fd); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// readAt reads until b is full or the file ends.
-func readAt(fd int, b []byte, off int64) (int, error) {
-	done := 0
-	for done < len(b) {
-		n, err := unix.Pread(fd, b[done:], off+int64(done))
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil {
-			return 0, fmt.Errorf("read for object: %w", err)
-		}
-		if n == 0 {
-			break
-		}
-		done += n
-	}
-	return done, nil
-}
-
-func writeAt(fd int, b []byte, off int64) error {
-	for len(b) > 0 {
-		n, err := unix.Pwrite(fd, b, off)
-		if err == syscall.EINTR {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("write object: %w", err)
-		}
-		if n == 0 {
-			return fmt.Errorf("write object: wrote 0 of %d bytes", len(b))
-		}
-		b, off = b[n:], off+int64(n)
-	}
-	return nil
-}
-
-func allZero(b []byte) bool {
-	for len(b) >= 8 {
-		if b[0]|b[1]|b[2]|b[3]|b[4]|b[5]|b[6]|b[7] != 0 {
-			return false
-		}
-		b = b[8:]
-	}
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
+	return s.settle(tmp, name, sum, err)
 }

@@ -125,12 +125,12 @@ func TestPutAndReadBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := ReadAll(root, got.SHA256, int64(n))
+		b, err := read(root, got.SHA256, int64(n))
 		if err != nil || !bytes.Equal(b, content) {
 			t.Errorf("%d bytes: read back %d bytes, %v", n, len(b), err)
 		}
 		if n > 0 {
-			if _, err := ReadAll(root, got.SHA256, int64(n)-1); err == nil {
+			if _, err := read(root, got.SHA256, int64(n)-1); err == nil {
 				t.Errorf("%d bytes: ReadAll ignores its bound", n)
 			}
 		}
@@ -220,7 +220,7 @@ func TestMemo(t *testing.T) {
 	age()
 	second := put(false)
 	for id := range s.memo {
-		s.memo[id] = Sum{1}
+		s.memo[id] = seen{sum: Sum{1}}
 	}
 	if put(false) != (Sum{1}) {
 		t.Error("positive control: the memo is not used at all")
@@ -387,7 +387,7 @@ func TestNoSymbolicLinkIsFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	if _, err := ReadAll(root, sum, 100); err == nil {
+	if _, err := read(root, sum, 100); err == nil {
 		t.Error("a link was read as an object")
 	}
 }
@@ -407,7 +407,7 @@ func TestCorruptObject(t *testing.T) {
 	}
 	defer root.Close()
 	var corrupt *ErrCorrupt
-	if _, err := ReadAll(root, sum, 100); !errors.As(err, &corrupt) || corrupt.Want != sum || corrupt.Got != sha256.Sum256([]byte("Content")) {
+	if _, err := read(root, sum, 100); !errors.As(err, &corrupt) || corrupt.Want != sum || corrupt.Got != sha256.Sum256([]byte("Content")) {
 		t.Errorf("changed object: %v, want *ErrCorrupt", err)
 	}
 }
@@ -556,4 +556,8 @@ func TestSync(t *testing.T) {
 	if err := s.Sync(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v, want the missing object", err)
 	}
+}
+
+func read(root *os.Root, sum Sum, max int64) ([]byte, error) {
+	return Source{Root: root}.ReadAll(sum, max)
 }

@@ -95,6 +95,17 @@ func (r *Redactor) Unbounded() *Redactor {
 	return &c
 }
 
+// WithoutShapes returns a Redactor that removes values and matches of patterns
+// only. It shares the counts.
+func (r *Redactor) WithoutShapes() *Redactor {
+	if r == nil {
+		return nil
+	}
+	c := *r
+	c.shapes = false
+	return &c
+}
+
 // Empty tells whether nothing can be removed.
 func (r *Redactor) Empty() bool {
 	return r == nil || len(r.values) == 0 && !r.shapes && len(r.patterns) == 0
