@@ -235,8 +235,22 @@ func (k TaskKey) Select() [KeySize]byte { return expand(k.k, "cleanrun/v1", "sel
 
 // Dummy is the i-th dummy digest of one padded list. The list's name keeps the
 // dummies of two lists apart.
-func (k TaskKey) Dummy(list string, i uint32) [32]byte {
-	return mac(expand(k.k, "cleanrun/v1", "pad"), binary.BigEndian.AppendUint32(fields(list), i))
+func (k TaskKey) Dummy(list string, i uint32) [32]byte { return k.Dummies(list)(i) }
+
+// Dummies returns Dummy of one list. The function is for one goroutine.
+func (k TaskKey) Dummies(list string) func(i uint32) [32]byte {
+	key := expand(k.k, "cleanrun/v1", "pad")
+	h := hmac.New(sha256.New, key[:])
+	msg := fields(list)
+	n := len(msg)
+	var sum []byte
+	return func(i uint32) [32]byte {
+		msg = binary.BigEndian.AppendUint32(msg[:n], i)
+		h.Reset()
+		h.Write(msg)
+		sum = h.Sum(sum[:0])
+		return [32]byte(sum)
+	}
 }
 
 func mac(key [KeySize]byte, msg []byte) [32]byte {

@@ -3,6 +3,7 @@ package contraband
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"path"
 	"slices"
@@ -145,19 +146,23 @@ func (s *Set) check() error {
 	if s.Kept > 10 {
 		return broken(RuleKept, "kept", s.Kept, "0 to 10 tenths")
 	}
-	items, filtered, err := s.checkGroups()
+	filtered, err := s.checkGroups()
 	if err != nil {
 		return err
 	}
 	if err := checkList("allowed", s.Allowed, true); err != nil {
 		return err
 	}
-	for d := range digests(s.Allowed) {
-		if items[d] {
-			return broken(RuleAllowed, "allowed", fmt.Sprintf("item %x, which is also sealed", d[:8]), "no item in both lists")
+	if len(s.Allowed) > 0 {
+		for _, g := range s.Groups {
+			for d := range digests(g.Items) {
+				if holds(s.Allowed, d) {
+					return broken(RuleAllowed, "allowed", fmt.Sprintf("item %x, which is also sealed", d[:8]), "no item in both lists")
+				}
+			}
 		}
 	}
-	if err := s.checkControls(items); err != nil {
+	if err := s.checkControls(); err != nil {
 		return err
 	}
 	return s.checkFilter(filtered)
@@ -217,32 +222,28 @@ func (s *Set) checkNames() error {
 	return nil
 }
 
-// checkGroups returns all items, and whether some are of a filtered class.
-func (s *Set) checkGroups() (items map[[32]byte]bool, filtered bool, err error) {
-	items = map[[32]byte]bool{}
+// checkGroups tells whether some items are of a filtered class.
+func (s *Set) checkGroups() (filtered bool, err error) {
 	for i, g := range s.Groups {
 		where := fmt.Sprintf("group %d", i)
 		if !g.Kind.Fits(g.Class) {
-			return nil, false, broken(RuleKind, where, fmt.Sprintf("kind %d with class %d", g.Kind, g.Class), "a known kind with a class that it can have")
+			return false, broken(RuleKind, where, fmt.Sprintf("kind %d with class %d", g.Kind, g.Class), "a known kind with a class that it can have")
 		}
 		if err := checkList(where, g.Items, false); err != nil {
-			return nil, false, err
+			return false, err
 		}
 		if i > 0 && compareGroups(s.Groups[i-1], g) >= 0 {
-			return nil, false, broken(RuleOrder, where, "a group at or before its predecessor", "groups sorted by kind, class, items, each once")
+			return false, broken(RuleOrder, where, "a group at or before its predecessor", "groups sorted by kind, class, items, each once")
 		}
 		n := len(g.Items) / 32
 		want := Threshold(g.Class, n, n)
 		// How many lines are real is not shown beyond "3 or more".
 		if g.Threshold != want && !(g.Class == ClassLine && g.Threshold >= 1 && g.Threshold <= 3) {
-			return nil, false, broken(RuleThreshold, where, g.Threshold, fmt.Sprint(want))
-		}
-		for d := range digests(g.Items) {
-			items[d] = true
+			return false, broken(RuleThreshold, where, g.Threshold, fmt.Sprint(want))
 		}
 		filtered = filtered || g.Class.Filtered()
 	}
-	return items, filtered, nil
+	return filtered, nil
 }
 
 // Filtered tells whether items of c have a filter value.
@@ -257,7 +258,7 @@ func compareGroups(a, b Group) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Class, b.Class), bytes.Compare(a.Items, b.Items))
 }
 
-func (s *Set) checkControls(items map[[32]byte]bool) error {
+func (s *Set) checkControls() error {
 	if len(s.Controls)%32 != 0 {
 		return broken(RuleLength, "controls", fmt.Sprintf("%d bytes", len(s.Controls)), "a multiple of 32")
 	}
@@ -270,21 +271,19 @@ func (s *Set) checkControls(items map[[32]byte]bool) error {
 	if err := checkOrder("controls", s.Controls); err != nil {
 		return err
 	}
-	controls := map[[32]byte]bool{}
-	for d := range digests(s.Controls) {
-		controls[d] = true
-	}
 	// An item that is a control, at its own level or one deeper, would be in
 	// every run, so that a match of it would accuse everybody.
 	known := func(where string, d [32]byte) error {
-		if controls[d] || controls[Control(d)] {
+		if holds(s.Controls, d) || holds(s.Controls, Control(d)) {
 			return broken(RuleControlled, where, fmt.Sprintf("%x", d[:8]), "no item that is also a control")
 		}
 		return nil
 	}
-	for d := range items {
-		if err := known("groups", d); err != nil {
-			return err
+	for _, g := range s.Groups {
+		for d := range digests(g.Items) {
+			if err := known("groups", d); err != nil {
+				return err
+			}
 		}
 	}
 	for d := range digests(s.Allowed) {
@@ -329,6 +328,29 @@ func checkOrder(where string, list []byte) error {
 		}
 	}
 	return nil
+}
+
+// holds tells whether a sorted list of digests has d.
+func holds(list []byte, d [32]byte) bool {
+	first := binary.BigEndian.Uint64(d[:])
+	lo, hi := 0, len(list)/32
+	for lo < hi {
+		mid := (lo + hi) / 2
+		at := list[32*mid : 32*mid+32]
+		c := cmp.Compare(binary.BigEndian.Uint64(at), first)
+		if c == 0 {
+			c = bytes.Compare(at, d[:])
+		}
+		switch {
+		case c == 0:
+			return true
+		case c < 0:
+			lo = mid + 1
+		default:
+			hi = mid
+		}
+	}
+	return false
 }
 
 // digests walks a list of 32-byte digests.
