@@ -31,10 +31,22 @@ func randomRow(rng *rand.Rand) Row {
 	if rng.IntN(8) == 0 {
 		s := testStart()
 		s.Channels, s.Blind = []Channel{}, []string{}
+		if rng.IntN(2) == 0 {
+			s.Phases = &Phases{Setup: []string{}, Grade: []string{"sh", "-c", "x"}, Reward: RewardExit, Guard: []string{"verdict"}}
+		}
 		r.Start = &s
 	}
 	if rng.IntN(8) == 0 {
 		r.Final = &Final{Counts: []OpCount{{Phase: 1, Op: 2, N: n(64)}}}
+	}
+	if rng.IntN(8) == 0 {
+		r.End = &PhaseEnd{Code: uint32(n(32)), How: How(n(8)), Left: uint32(n(32))}
+	}
+	if rng.IntN(8) == 0 {
+		r.Reward = &Reward{Value: "0.5", Source: RewardSource(n(8))}
+	}
+	if rng.IntN(8) == 0 {
+		r.Guard = &Guard{Kind: GuardKind(n(8)), After: rng.IntN(2) == 0}
 	}
 	return r
 }

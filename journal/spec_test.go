@@ -132,7 +132,7 @@ func TestSpecRules(t *testing.T) {
 		listed = append(listed, m[1])
 	}
 	want := []Rule{RuleFrame, RuleEncoding, RuleStart, RuleSeq, RuleTime, RulePhase, RuleProc, RuleOp, RuleDir, RuleResult, RuleFlags,
-		RuleContent, RuleOrigin, RuleScope, RuleFinal, RuleClosed, RuleHead, RuleProof, RuleOpening}
+		RuleContent, RuleOrigin, RuleScope, RuleReward, RuleFinal, RuleClosed, RuleHead, RuleProof, RuleOpening}
 	if fmt.Sprint(listed) != fmt.Sprint(want) {
 		t.Errorf("got rules %v, want %v", listed, want)
 	}

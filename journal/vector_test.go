@@ -26,8 +26,8 @@ func readVectors(t testing.TB) []vector {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(paths) < 160 {
-		t.Fatalf("got %d vectors, want at least 160", len(paths))
+	if len(paths) < 220 {
+		t.Fatalf("got %d vectors, want at least 220", len(paths))
 	}
 	var list []vector
 	for _, p := range paths {
@@ -99,7 +99,7 @@ func TestVectors(t *testing.T) {
 					t.Fatal(err)
 				}
 				accepted++
-				if open := v.name == "ok-open" || v.name == "ok-start-only"; s.Closed() == open {
+				if open := v.name == "ok-open" || v.name == "ok-start-only" || v.name == "ok-graded-open"; s.Closed() == open {
 					t.Errorf("got closed %v", s.Closed())
 				}
 				return
@@ -118,7 +118,7 @@ func TestVectors(t *testing.T) {
 		t.Errorf("got %d accepted vectors, want at least 10", accepted)
 	}
 	for _, r := range []Rule{RuleFrame, RuleEncoding, RuleStart, RuleSeq, RuleTime, RulePhase, RuleProc, RuleOp, RuleDir, RuleResult,
-		RuleFlags, RuleContent, RuleOrigin, RuleScope, RuleFinal, RuleClosed, RuleHead} {
+		RuleFlags, RuleContent, RuleOrigin, RuleScope, RuleReward, RuleFinal, RuleClosed, RuleHead} {
 		if rules[r] == 0 {
 			t.Errorf("no vector fails at rule %s", r)
 		}
@@ -153,7 +153,7 @@ func state(c *Checker) string {
 	if c.table != nil {
 		dirs = c.table.Dirs()
 	}
-	return fmt.Sprint(c.Summary(), c.last, c.objects, c.ended, c.argv, dirs)
+	return fmt.Sprint(c.Summary(), c.last, c.objects, c.ended, c.argv, c.phases, dirs)
 }
 
 func rawRows(file []byte) func(func([]byte) bool) {

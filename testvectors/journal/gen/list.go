@@ -30,6 +30,7 @@ func vectors() []vector {
 	v = append(v, spellings(good)...)
 	v = append(v, starts()...)
 	v = append(v, finals()...)
+	v = append(v, gradings()...)
 	return append(v, fields()...)
 }
 

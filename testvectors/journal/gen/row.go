@@ -68,6 +68,9 @@ const (
 	kChild
 	kStart
 	kFinal
+	kEnd
+	kReward
+	kGuard
 )
 
 // Operations, directions, origins and flags, as in spec/journal.md.
@@ -90,6 +93,9 @@ const (
 	opDenied   = 27
 	opVoid     = 29
 	opLost     = 30
+	opPhase    = 31
+	opReward   = 32
+	opGuard    = 33
 
 	in, out = 1, 2
 
