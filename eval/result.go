@@ -196,8 +196,8 @@ func (r Result) attested(next Result) error {
 		return &FieldError{"attempt", r.Cell.String() + " twice", "a second line only to add the verdict"}
 	}
 	a, b := r, next
-	a.Verdict, a.Reasons, a.Score, a.Cost.Attest = "", nil, nil, 0
-	b.Verdict, b.Reasons, b.Score, b.Cost.Attest = "", nil, nil, 0
+	a.Verdict, a.Reasons, a.Score, a.Retry, a.Cost.Attest = "", nil, nil, "", 0
+	b.Verdict, b.Reasons, b.Score, b.Retry, b.Cost.Attest = "", nil, nil, "", 0
 	x, err := a.Line()
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ func init() {
 
 func main() {
 	sandbox.Stage() // never returns in the processes that make up the sandbox
+	attemptStage()  // nor in those that make up an eval
 	os.Exit(table.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 

@@ -13,6 +13,7 @@ import (
 
 func TestMain(m *testing.M) {
 	sandbox.Stage()
+	attemptStage()
 	testscript.Main(m, map[string]func(){"cleanrun": main})
 }
 

@@ -3,9 +3,12 @@ package cli
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/term"
 )
 
 // Progress is one line on a terminal that says how far a long job is. Off a
@@ -47,9 +50,56 @@ func (p *Progress) Update(done, total uint64, unit string) {
 			s += fmt.Sprintf(", %s left", left.Round(time.Second))
 		}
 	}
+	p.put(s)
+}
+
+// Show shows a text of the caller's in place of a count.
+func (p *Progress) Show(text string) {
+	if p == nil || !p.on {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := time.Now(); now.Sub(p.start) >= 500*time.Millisecond && now.Sub(p.last) >= 100*time.Millisecond {
+		p.last = now
+		p.put(p.label + "  " + text)
+	}
+}
+
+// Clear takes the line away until the next Update, so that another line can be
+// written.
+func (p *Progress) Clear() {
+	if p == nil || !p.on {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.put("")
+	fmt.Fprint(p.w, "\r")
+}
+
+// put writes the line over the one before, cut to the terminal's width: a longer
+// one would scroll.
+func (p *Progress) put(s string) {
+	if width := columns(p.w); width > 0 && len(s) >= width {
+		s = strings.ToValidUTF8(s[:width-1], "")
+	}
 	pad := max(0, p.width-len(s))
 	p.width = len(s)
 	fmt.Fprintf(p.w, "\r%s%s", s, strings.Repeat(" ", pad))
+}
+
+// columns is the width of a terminal, 0 if it is not known.
+func columns(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	n, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // Done clears the line.

@@ -1,0 +1,434 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/eval"
+	"github.com/cleanrun-dev/cleanrun/internal/cli"
+	"github.com/cleanrun-dev/cleanrun/keys"
+	"github.com/cleanrun-dev/cleanrun/receipt"
+	"github.com/cleanrun-dev/cleanrun/seal"
+)
+
+type evalOptions struct {
+	benchmark, data, out             string
+	agent, modelStdin                string
+	agentName, modelName             string
+	tasks                            []string
+	trials, jobs, retries            uint32
+	noRetries, observe               bool
+	timeout, setupTime, gradeTime    string
+	memory, disk, processes, storage string
+	env                              []string
+	key, sign                        string
+}
+
+var evalFlags = evalOptions{trials: 1, jobs: 1, retries: 2}
+
+// exitInterrupted is the exit code after Ctrl-C, as shells have it.
+const exitInterrupted = 130
+
+var evalCommand = &cli.Command{
+	Name:   "eval",
+	Short:  "run one agent on all tasks of a sealed benchmark, in trials",
+	Dashed: true,
+	JSON:   true,
+	Long: `Runs the agent on every task of a sealed benchmark, -trials times each, -jobs at a time, and records each attempt as "cleanrun run" does.
+-benchmark (or -sealed) is the file that seal wrote, -data the benchmark.yaml with prompts, workspaces and hidden tests.
+
+The agent is one text, cut into words as a shell does but without running one, or the words after --. In it {prompt} is the task's
+prompt, {prompt_file} a file with it, {task} the task's id and {trial} the trial's number. For tasks that declare stdin as the model's,
+-model-stdin is a command outside the sandbox whose output is the agent's stdin and that reads the agent's stdout, with the same
+placeholders. All that it leaves behind is killed with the attempt.
+
+EVALDIR keeps the plan (eval.json), the recordings (attempts/), the receipts (receipts/) and one line for each attempt (results.jsonl).
+It is private. The same command again goes on after a crash or Ctrl-C: finished trials are kept, attempts that were killed stay on
+record as killed and are made again under the next number. Another agent or another benchmark is refused; -trials may grow.
+
+An attempt is made again, at most -retries times for each trial, only for failures of the machinery for which there is evidence: a
+journal that is open or abandoned, lost events, processes or content that could not be followed, a grader that could not run. Never
+because a score was bad. The reason stands in results.jsonl.
+
+With -key and -sign each attempt is attested at once. Otherwise cleanrun submit does it later.
+
+Exit code 0 if all trials are finished, whatever their verdicts; 3 if some are missing or could not be attested; 130 after Ctrl-C.`,
+	Flags: func(f *cli.Flags) {
+		v := &evalFlags
+		f.String(&v.benchmark, "benchmark", "sealed benchmark `file`, b.sealed")
+		f.String(&v.benchmark, "sealed", "the same as -benchmark: sealed benchmark `file`")
+		f.Required(&v.data, "data", "`benchmark.yaml` that was sealed")
+		f.Required(&v.out, "o", "`folder` of the eval, new or to go on with")
+		f.String(&v.agent, "agent", "`command` of the agent, with placeholders")
+		f.String(&v.modelStdin, "model-stdin", "`command` outside the sandbox that answers on the agent's stdin, with placeholders")
+		f.String(&v.agentName, "agent-name", "`name` of the agent (asserted)")
+		f.String(&v.modelName, "model", "`name` of the model (asserted)")
+		f.Strings(&v.tasks, "task", "only this task `id`; may be given several times")
+		f.Uint(&v.trials, "trials", "`number` of trials of each task")
+		f.Uint(&v.jobs, "jobs", "`number` of attempts at a time")
+		f.Uint(&v.retries, "retries", "`number` of further attempts of a trial after failures of the machinery")
+		f.Bool(&v.noRetries, "no-retries", "make no further attempt after a failure of the machinery")
+		f.Bool(&v.observe, "observe", "show the host read-only and record what is out of scope")
+		f.String(&v.timeout, "timeout", "`time` after which the agent is killed, like 90s, 20m or 2h")
+		f.String(&v.setupTime, "setup-timeout", "`time` after which the setup is killed")
+		f.String(&v.gradeTime, "grade-timeout", "`time` after which the grading is killed")
+		f.String(&v.memory, "limit-memory", "`bytes` of memory for each attempt, like 512M or 4G")
+		f.String(&v.disk, "limit-disk", "`bytes` that each attempt may add to its workspace and private places")
+		f.String(&v.processes, "limit-processes", "`number` of processes and threads of each attempt at one time")
+		f.String(&v.storage, "store-max", "`bytes` of recorded content of each attempt; beyond it is lost and the attempt INCONCLUSIVE")
+		f.Strings(&v.env, "env", "pass this variable although its `name` looks like a secret; EVALDIR keeps its value")
+		f.String(&v.key, "key", "audit or benchmark key `file`, to attest each attempt at once")
+		f.String(&v.sign, "sign", "runner's signing key `file`, with -key")
+	},
+	Run: func(e *cli.Env, args []string) error {
+		if err := noArgs(args); err != nil {
+			return err
+		}
+		return doEval(e, evalFlags)
+	},
+}
+
+// openBenchmark finds all that the runs of a sealed benchmark need.
+func openBenchmark(sealed, data string, only []string) (*evalBenchmark, error) {
+	s, err := seal.OpenSealed(sealed)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	sum, err := digestFile(sealed)
+	if err != nil {
+		return nil, err
+	}
+	b, err := seal.LoadBenchmark(data)
+	if err != nil {
+		return nil, err
+	}
+	head := s.Head()
+	if b.Name != head.Benchmark || b.Period != head.Period {
+		return nil, cli.Failf(cli.ExitUsage, "", "%s seals %s, and %s is %s", sealed, head.Benchmark, data, b.Name)
+	}
+	ids := s.Tasks()
+	if len(only) > 0 {
+		for _, id := range only {
+			if !slices.Contains(ids, id) {
+				return nil, cli.Failf(cli.ExitUsage, "", "-task %s: %s seals no such task", id, sealed)
+			}
+		}
+		ids = slices.DeleteFunc(ids, func(id string) bool { return !slices.Contains(only, id) })
+	}
+	out := &evalBenchmark{name: head.Benchmark, period: head.Period, seal: sum}
+	for _, id := range ids {
+		t, err := openTask(s, b, id)
+		if err != nil {
+			return nil, err
+		}
+		out.tasks = append(out.tasks, t)
+	}
+	return out, nil
+}
+
+// openTask reads what the runs of one task are started with, and none of its
+// ground truth.
+func openTask(s *seal.Sealed, b *seal.Benchmark, id string) (evalTask, error) {
+	file, set, err := s.Part(id)
+	if err != nil {
+		return evalTask{}, err
+	}
+	task, err := b.Task(id)
+	if err != nil {
+		return evalTask{}, err
+	}
+	t := evalTask{id: id, sealed: file, model: modelChannel(set)}
+	if t.prompt, err = task.PromptText(); err != nil {
+		return evalTask{}, err
+	}
+	if t.workspace, err = filepath.Abs(task.WorkspacePath()); err != nil {
+		return evalTask{}, err
+	}
+	if t.hidden, err = task.Hidden(); err != nil {
+		return evalTask{}, err
+	}
+	if p := set.Phases; p != nil && p.Tests != "" {
+		t.stage = task.StageTests
+	}
+	return t, nil
+}
+
+// modelChannel tells whether a set declares stdin as the model's.
+func modelChannel(set *contraband.Set) bool {
+	return slices.ContainsFunc(set.Channels, func(c contraband.Channel) bool { return c.Name == "stdin" && c.Role == "model" })
+}
+
+// digestFile is the hex SHA-256 of a file of any size.
+func digestFile(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// planEval turns flags into a plan, or says which of them is wrong.
+func planEval(e *cli.Env, v evalOptions, b *evalBenchmark) (eval.Plan, error) {
+	p := eval.Plan{Version: eval.Version, Benchmark: b.name, Period: b.period, Seal: b.seal, AgentName: v.agentName, ModelName: v.modelName,
+		Trials: v.trials, Observe: v.observe, Env: slices.Sorted(slices.Values(v.env))}
+	for _, t := range b.tasks {
+		p.Tasks = append(p.Tasks, t.id)
+	}
+	wrong := func(flag string, err error) error { return cli.Failf(cli.ExitUsage, "", "-%s: %w", flag, err) }
+	var err error
+	switch {
+	case v.agent != "" && e.Program != nil:
+		return p, cli.Failf(cli.ExitUsage, "give -agent or the words after --", "two agents: -agent and what follows --")
+	case v.agent != "":
+		if p.Agent, err = eval.Split(v.agent); err != nil {
+			return p, wrong("agent", err)
+		}
+	case e.Program != nil:
+		p.Agent = e.Program
+	default:
+		return p, cli.Failf(cli.ExitUsage, "cleanrun eval -agent 'my-agent --task {prompt}' ...", "flag -agent is missing")
+	}
+	if v.modelStdin != "" {
+		if p.ModelStdin, err = eval.Split(v.modelStdin); err != nil {
+			return p, wrong("model-stdin", err)
+		}
+		if p.ModelStdin[0], err = exec.LookPath(p.ModelStdin[0]); err != nil {
+			return p, wrong("model-stdin", err)
+		}
+		if !slices.ContainsFunc(b.tasks, func(t evalTask) bool { return t.model }) {
+			return p, cli.Failf(cli.ExitUsage, "channels: {stdin: model} in a task file declares it", "-model-stdin: no task declares stdin as the model's")
+		}
+	}
+	for _, d := range []struct {
+		flag, text string
+		to         *int64
+	}{{"timeout", v.timeout, &p.Timeout}, {"setup-timeout", v.setupTime, &p.SetupTimeout}, {"grade-timeout", v.gradeTime, &p.GradeTimeout}} {
+		if d.text == "" {
+			continue
+		}
+		t, err := time.ParseDuration(d.text)
+		if err != nil || t <= 0 {
+			return p, wrong(d.flag, fmt.Errorf("got %q, want a time like 90s, 20m or 2h", d.text))
+		}
+		*d.to = int64(t)
+	}
+	var processes uint64
+	for _, l := range []struct {
+		flag, text string
+		to         *uint64
+	}{{"limit-memory", v.memory, &p.Limits.Memory}, {"limit-disk", v.disk, &p.Limits.Disk}, {"limit-processes", v.processes, &processes}, {"store-max", v.storage, &p.Limits.Store}} {
+		if l.text == "" {
+			continue
+		}
+		if *l.to, err = parseSize(l.text); err != nil {
+			return p, wrong(l.flag, err)
+		}
+	}
+	if p.Limits.Processes = uint32(processes); uint64(p.Limits.Processes) != processes {
+		return p, wrong("limit-processes", fmt.Errorf("got %d, want at most %d", processes, uint32(1<<32-1)))
+	}
+	for flag, words := range map[string][]string{"agent": p.Agent, "model-stdin": p.ModelStdin} {
+		if u := eval.Unknown(words); len(u) > 0 {
+			e.Warn("-%s: %s is no placeholder and is passed as it is", flag, strings.Join(u, ", "))
+		}
+	}
+	// Each prompt must fit: better now than after hours.
+	for _, t := range b.tasks {
+		w := eval.Values{Prompt: string(t.prompt), PromptFile: promptPath, Task: t.id, Trial: p.Trials}
+		if _, err := w.Expand(p.Agent); err != nil {
+			return p, cli.Failf(cli.ExitUsage, "", "task %s: -agent: %w", t.id, err)
+		}
+		if _, err := w.Expand(p.ModelStdin); err != nil {
+			return p, cli.Failf(cli.ExitUsage, "", "task %s: -model-stdin: %w", t.id, err)
+		}
+	}
+	if err := p.Check(); err != nil {
+		return p, cli.Failf(cli.ExitUsage, "", "%w", err)
+	}
+	return p, nil
+}
+
+// checkKeys tries the keys before hours of runs.
+func (v *evalOptions) checkKeys(b *evalBenchmark) error {
+	if (v.key == "") != (v.sign == "") {
+		return cli.Failf(cli.ExitUsage, "give both to attest at once, or none", "-key and -sign go together")
+	}
+	if v.key == "" {
+		return nil
+	}
+	for _, p := range []*string{&v.key, &v.sign} {
+		abs, err := filepath.Abs(*p)
+		if err != nil {
+			return err
+		}
+		*p = abs
+	}
+	if _, err := keys.Load(v.sign); err != nil {
+		return err
+	}
+	file, err := receipt.ParseSealed(b.tasks[0].sealed)
+	if err != nil {
+		return err
+	}
+	set, err := contraband.ParseSet(file.Set())
+	if err != nil {
+		return err
+	}
+	_, err = readKeyFor(v.key, set)
+	return err
+}
+
+func doEval(e *cli.Env, v evalOptions) error {
+	if v.benchmark == "" {
+		return cli.Failf(cli.ExitUsage, "", "flag -benchmark is missing")
+	}
+	if v.noRetries {
+		v.retries = 0
+	}
+	b, err := openBenchmark(v.benchmark, v.data, v.tasks)
+	if err != nil {
+		return err
+	}
+	plan, err := planEval(e, v, b)
+	if err != nil {
+		return err
+	}
+	if err := v.checkKeys(b); err != nil {
+		return err
+	}
+	if v.out, err = filepath.Abs(v.out); err != nil {
+		return err
+	}
+	for _, t := range b.tasks {
+		if err := outside(v.out, t.workspace); err != nil {
+			return err
+		}
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	d, err := openEval(v.out, plan)
+	if err != nil {
+		return err
+	}
+	rep, err := runEval(ctx, e, d, b, v)
+	if closed := d.Close(); err == nil {
+		err = closed
+	}
+	if rep != nil && (err == nil || ctx.Err() != nil) {
+		if err := rep.print(e); err != nil {
+			return err
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		if !e.JSON {
+			fmt.Fprintf(e.Stderr, "cleanrun: stopped; the same command goes on\n")
+		}
+		return cli.Exit(exitInterrupted)
+	case err != nil:
+		return err
+	case rep.Missing > 0 || rep.Unattested > 0:
+		return cli.Exit(cli.ExitInconclusive)
+	}
+	return nil
+}
+
+func openEval(dir string, plan eval.Plan) (*eval.Dir, error) {
+	d, err := eval.Open(dir, plan)
+	var changed *eval.Changed
+	switch {
+	case errors.Is(err, eval.ErrLocked):
+		return nil, cli.Failf(cli.ExitUsage, "cleanrun watch "+dir+" looks at it", "%s: %w", dir, err)
+	case errors.As(err, &changed):
+		return nil, cli.Failf(cli.ExitUsage, "name a new folder with -o, or give the same command; only -trials may grow", "%s: %w", dir, err)
+	case err != nil:
+		return nil, err
+	}
+	return d, nil
+}
+
+// runEval puts on record what an earlier eval left, and makes what is due.
+func runEval(ctx context.Context, e *cli.Env, d *eval.Dir, b *evalBenchmark, v evalOptions) (*evalReport, error) {
+	if d.Torn > 0 {
+		e.Warn("%s: cut %d bytes of a torn last line; that attempt is looked at again", d.Path(eval.ResultsFile), d.Torn)
+	}
+	g := &grid{dir: d, tasks: map[string]*evalTask{}, flags: v, tools: toolDirs()(), warn: e.Warn, warned: map[string]bool{}}
+	for i := range b.tasks {
+		g.tasks[b.tasks[i].id] = &b.tasks[i]
+	}
+	if err := errors.Join(g.prepare(), g.tidy()); err != nil {
+		return nil, err
+	}
+	show := newEvalProgress(e, d, v)
+	defer show.done()
+	killed, err := g.recover(ctx, show.recovering)
+	if err != nil {
+		return nil, err
+	}
+	if killed > 0 {
+		show.say("%d attempts that were killed are on record as killed; they are made again", killed)
+	}
+	show.begin()
+	sum, err := eval.Run(ctx, d, eval.Config{Jobs: int(v.jobs), Retries: v.retries, Attempt: g.attempt, Event: show.event})
+	show.done()
+	rep := newEvalReport(d.Snapshot(), v, sum)
+	if errors.Is(err, eval.ErrHopeless) {
+		return rep, cli.Failf(cli.ExitInconclusive, "cleanrun run -sealed ... -- AGENT tries one; cleanrun doctor tries the recorder", "%w", err)
+	}
+	return rep, err
+}
+
+// An evalReport is the product of eval: the table, with what this run of it did.
+type evalReport struct {
+	Dir        string      `json:"dir"`
+	Benchmark  string      `json:"benchmark"`
+	Agent      string      `json:"agent"`
+	Model      string      `json:"model"`
+	Made       int         `json:"made"`   // attempts of this run
+	Errors     int         `json:"errors"` // that could not be made
+	WallNs     int64       `json:"wallNs"` // of this run
+	Missing    int         `json:"missing"`
+	Unattested int         `json:"unattested"` // 0 without -key
+	Table      *eval.Table `json:"table"`
+}
+
+func newEvalReport(s *eval.State, v evalOptions, sum eval.Summary) *evalReport {
+	t := eval.Tabulate(s, v.retries)
+	r := &evalReport{Dir: s.Dir, Benchmark: s.Plan.Benchmark, Agent: s.Plan.AgentName, Model: s.Plan.ModelName, Made: sum.Made, Errors: sum.Errors,
+		WallNs: int64(sum.Wall), Missing: t.States[eval.Missing], Table: t}
+	if v.key != "" {
+		r.Unattested = t.States[eval.Unattested]
+	}
+	return r
+}
+
+func (r *evalReport) print(e *cli.Env) error {
+	if e.JSON {
+		return e.PrintJSON(r)
+	}
+	next := fmt.Sprintf("cleanrun submit -sign runner.key -o SUBMISSION %s", r.Dir)
+	if r.Missing > 0 {
+		next = "the same command makes what is missing"
+	}
+	_, err := io.WriteString(e.Stdout, r.Table.Text()+fmt.Sprintf(" next       %s\n", next))
+	return err
+}
