@@ -35,8 +35,8 @@ const (
 	RuleName       Rule = "name"         // benchmark, task or period
 	RuleScope      Rule = "scope"        // workspace mode or a grant
 	RuleChannels   Rule = "channels"     // unknown role, unsorted, repeated
-	RulePhases     Rule = "phases"       // commands, places, reward rule or guarded paths
 	RuleCounts     Rule = "counts"       // sources or uncovered
+	RulePhases     Rule = "phases"       // commands, places, reward rule or guarded paths
 	RuleKept       Rule = "kept"         // above 10
 	RuleLength     Rule = "length"       // a list that is not whole digests
 	RulePadding    Rule = "padding"      // a list that is no power of two of at least 16
