@@ -1,0 +1,3 @@
+module example.org/tables
+
+go 1.22

@@ -1,0 +1,3 @@
+module example.org/units
+
+go 1.22

@@ -1,0 +1,3 @@
+module example.org/barges
+
+go 1.22

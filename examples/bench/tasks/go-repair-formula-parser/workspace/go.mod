@@ -1,0 +1,3 @@
+module example.org/formula
+
+go 1.22

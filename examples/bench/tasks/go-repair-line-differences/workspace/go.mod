@@ -1,0 +1,3 @@
+module example.org/lines
+
+go 1.22
