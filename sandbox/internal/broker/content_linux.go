@@ -85,6 +85,7 @@ func (w *worker) expose(c *call, e *record.Event, f *record.File, fd int, read b
 	if !read && f.Ours() && !f.Pending() {
 		return nil
 	}
+	f.Exposed(e.Path)
 	v, err := w.version(f, fd, read)
 	if err != nil {
 		return err
@@ -97,7 +98,6 @@ func (w *worker) expose(c *call, e *record.Event, f *record.File, fd int, read b
 	if v.Flags&journal.FlagUnreadable != 0 {
 		return nil
 	}
-	f.Exposed(e.Path)
 	e.Dir, e.Origin, e.Size = journal.DirIn, v.Origin, v.Size
 	e.Detail.SHA256 = v.SHA256[:]
 	if v.Flags&journal.FlagLive != 0 {

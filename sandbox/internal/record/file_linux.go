@@ -25,7 +25,7 @@ type File struct {
 	sync.Mutex
 	Number uint32
 
-	last    objects.Sum // digest of the last version that a row told of
+	last    objects.Sum // digest of the last version that a row told of, before anything was removed
 	known   bool        // last is set
 	ours    bool        // an earlier row says that the run wrote it
 	pending bool        // a descriptor for writing was handed over since last
@@ -128,14 +128,21 @@ type Version struct {
 	SHA256 objects.Sum
 	Size   uint64
 	Origin journal.Origin
-	Flags  journal.Flags // unstable, live, unreadable
+	Flags  journal.Flags // unstable, live, unreadable, removed
 }
 
 // Version stores the present content, read from fd, and dates it with a wrote
 // row if the run produced it since the last row. The file is locked.
 func (r *Recorder) Version(f *File, fd int) (Version, error) {
 	live := f.pending && writerOpen(fd)
-	s, err := r.store.Put(fd, live)
+	put := r.store.Put
+	if r.tool(f.path) {
+		put = r.store.PutTool
+	}
+	s, err := put(fd, live)
+	if errors.Is(err, objects.ErrFull) {
+		return Version{Flags: journal.FlagUnreadable}, r.full(err)
+	}
 	if err != nil {
 		return r.unreadable(f, fd, err)
 	}
@@ -146,8 +153,16 @@ func (r *Recorder) Version(f *File, fd int) (Version, error) {
 	if s.Unstable {
 		v.Flags |= journal.FlagUnstable
 	}
+	if s.Removed > 0 {
+		v.Flags |= journal.FlagRemoved
+	}
+	if s.Over {
+		if err := r.over(); err != nil {
+			return v, err
+		}
+	}
 	f.stamp(&s)
-	if f.pending && (!f.known || s.SHA256 != f.last) {
+	if f.pending && (!f.known || s.Raw != f.last) {
 		if err := r.wrote(f, v); err != nil {
 			return v, err
 		}
@@ -155,7 +170,7 @@ func (r *Recorder) Version(f *File, fd int) (Version, error) {
 	if f.pending && !live {
 		r.settle(f)
 	}
-	f.last, f.known = s.SHA256, true
+	f.last, f.known = s.Raw, true
 	v.Origin = journal.OriginInput
 	if f.ours {
 		v.Origin = journal.OriginRun
@@ -290,7 +305,7 @@ func (r *Recorder) Date(f *File) error {
 	}
 	defer unix.Close(fd)
 	v, err := r.Version(f, fd)
-	if err == nil && v.Flags&journal.FlagUnreadable != 0 {
+	if err == nil && v.Flags&journal.FlagUnreadable != 0 && !r.isFull.Load() {
 		return r.Lost(0, "written file cannot be read back")
 	}
 	return err

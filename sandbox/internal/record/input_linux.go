@@ -31,7 +31,7 @@ const maxChanged = 64
 // stamp notes the version that was read just now. f.last is of the one before.
 func (f *File) stamp(s *objects.Stored) {
 	now := stamp{true, s.Settled, int64(s.Size), s.Mtim, s.Ctim}
-	if f.seen.set && !f.ours && !f.pending && (s.SHA256 != f.last || now.mtime != f.seen.mtime && !f.handled.Load()) {
+	if f.seen.set && !f.ours && !f.pending && (s.Raw != f.last || now.mtime != f.seen.mtime && !f.handled.Load()) {
 		f.changed = true
 	}
 	f.seen = now

@@ -12,9 +12,11 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/cleanrun-dev/cleanrun/internal/objects"
+	"github.com/cleanrun-dev/cleanrun/internal/redact"
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/scope"
 )
@@ -51,6 +53,12 @@ type Recorder struct {
 	most     int     // handles before the oldest are dated
 	handles  []*File // that have one, oldest first; some may have closed it since
 	progress func(rows uint64)
+
+	remove   *redact.Redactor
+	paths    *redact.Redactor // remove, without shapes of keys
+	clean    [3]cleaner       // of the streams
+	isFull   atomic.Bool      // the store takes nothing more, and a row says so
+	overtold atomic.Bool      // a row says that a key was left
 }
 
 // Options of a Recorder.
@@ -62,17 +70,23 @@ type Options struct {
 	Workspace string
 	Hidden    func(path string) bool // absent inside, present outside and worth a flag
 	Progress  func(rows uint64)
-	Handles   int // of written files that may be open at once
+	Handles   int              // of written files that may be open at once
+	Remove    *redact.Redactor // what is replaced in details and streams; the store does it in files
 }
 
 // New returns a Recorder for a log whose start row is written.
 func New(o Options) *Recorder {
-	return &Recorder{
+	r := &Recorder{
 		log: o.Log, store: o.Store, proc: o.Proc, workspace: o.Workspace, hidden: o.Hidden, progress: o.Progress,
 		roots: o.Roots, rows: 1, most: max(o.Handles, 2),
 		alive: map[uint32]bool{}, tasks: map[int]uint32{}, leaders: map[int]uint32{}, files: map[fileID]*File{},
 		touched: map[string]struct{}{}, moved: map[string]struct{}{},
+		remove: o.Remove, paths: o.Remove.WithoutShapes(),
 	}
+	for i := range r.clean {
+		r.clean[i].stream = o.Remove.Stream()
+	}
+	return r
 }
 
 // An Event is one row in the making.
@@ -110,6 +124,7 @@ func (r *Recorder) add(e *Event) (uint64, error) {
 	if e.Path != "" && scope.ResultOf(row.Result) == scope.Absent && (r.isHidden(e.Path) || r.isHidden(e.Path2)) {
 		row.Flags |= journal.FlagHidden
 	}
+	over := r.removeFrom(&row, &e.Detail)
 	if err := r.log.Append(&row, &e.Detail); err != nil {
 		return 0, r.fail(fmt.Errorf("operation %d: %w", e.Op, err))
 	}
@@ -119,6 +134,11 @@ func (r *Recorder) add(e *Event) (uint64, error) {
 	r.rows = row.Seq + 1
 	if r.progress != nil {
 		r.progress(r.rows)
+	}
+	if over && r.overtold.CompareAndSwap(false, true) {
+		if _, err := r.add(&Event{Op: journal.OpLost, Detail: journal.Detail{Note: keyLeft}}); err != nil {
+			return 0, err
+		}
 	}
 	return row.Seq, nil
 }

@@ -2,11 +2,13 @@ package record
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cleanrun-dev/cleanrun/internal/objects"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
 
@@ -101,10 +103,22 @@ func (r *Recorder) Chunk(stream int, b []byte, origin journal.Origin) error {
 	if len(b) == 0 {
 		return nil
 	}
+	b, removed := r.clean[stream].chunk(b)
+	if removed.Over {
+		if err := r.over(); err != nil {
+			return err
+		}
+	}
 	sum, err := r.store.PutBytes(b)
+	lost := errors.Is(err, objects.ErrFull)
+	if lost {
+		if err := r.full(err); err != nil {
+			return err
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil {
+	if err != nil && !lost {
 		return r.fail(err)
 	}
 	if r.streams[stream] == 0 {
@@ -117,6 +131,12 @@ func (r *Recorder) Chunk(stream int, b []byte, origin journal.Origin) error {
 	}
 	if stream == 0 {
 		e.Dir, e.Origin = journal.DirIn, origin
+	}
+	if removed.Bytes > 0 {
+		e.Flags |= journal.FlagRemoved
+	}
+	if lost {
+		e.Dir, e.Origin, e.Size, e.Flags, e.Detail.SHA256 = 0, 0, 0, journal.FlagUnreadable, nil
 	}
 	_, err = r.add(&e)
 	return err
