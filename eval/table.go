@@ -149,7 +149,7 @@ func (t *Table) Text() string {
 		if task.Mean != "" {
 			end = "mean " + task.Mean
 		}
-		fmt.Fprintf(&b, "%s  %s %s\n", pad(cut(task.Task, 40), width), strings.Join(cells, " "), end)
+		b.WriteString(strings.TrimRight(fmt.Sprintf("%s  %s %s", pad(cut(task.Task, 40), width), strings.Join(cells, " "), end), " ") + "\n")
 	}
 	fmt.Fprintf(&b, "C CLEAN, D DIRTY, I INCONCLUSIVE, u not attested, - missing; then the score, ~ if it is only asserted\n")
 	for _, r := range t.Trials {
@@ -177,7 +177,7 @@ func (t *Table) Text() string {
 	case t.Mean == "":
 		fmt.Fprintf(&b, " score      none\n")
 	default:
-		fmt.Fprintf(&b, " score      %s, the mean over tasks; %s\n", t.Mean, t.sources())
+		fmt.Fprintf(&b, " score      %s, the mean over tasks; trials: %s\n", t.Mean, t.sources())
 	}
 	if share := t.Share(); share != "" {
 		fmt.Fprintf(&b, " recorder   took %s of %s in all attempts\n", share, time.Duration(t.WallNs).Round(time.Millisecond))
@@ -207,11 +207,11 @@ func (t *Table) sources() string {
 	var parts []string
 	for _, s := range []string{"observed", "asserted"} {
 		if n := t.Sources[s]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d scores %s", n, s))
+			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}
 	}
 	if none := len(t.Trials) - t.Sources["observed"] - t.Sources["asserted"]; none > 0 {
-		parts = append(parts, fmt.Sprintf("%d trials without one", none))
+		parts = append(parts, fmt.Sprintf("%d without", none))
 	}
 	return strings.Join(parts, ", ")
 }
