@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -13,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cleanrun-dev/cleanrun/internal/objects"
+	"github.com/cleanrun-dev/cleanrun/internal/redact"
+	"github.com/cleanrun-dev/cleanrun/internal/vault"
 	"github.com/cleanrun-dev/cleanrun/journal"
 	brokerpkg "github.com/cleanrun-dev/cleanrun/sandbox/internal/broker"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/mounts"
@@ -33,6 +34,7 @@ type recording struct {
 	tree    *mounts.Tree
 	journal *journal.Writer
 	store   *objects.Store
+	remove  *redact.Redactor
 	started func() error // waits until the start row is on the disk
 	given   func() error // reads the baseline, to its end
 	rec     *record.Recorder
@@ -91,13 +93,6 @@ func (r *recording) open() error {
 		return err
 	}
 	r.readBaseline()
-	b, err := os.ReadFile(filepath.Join(r.RunDir, journal.SecretFile))
-	if err != nil {
-		return err
-	}
-	if len(b) != len(journal.Secret{}) {
-		return fmt.Errorf("%s: got %d bytes, want %d", journal.SecretFile, len(b), len(journal.Secret{}))
-	}
 	rows, err := r.create(journal.RowsFile)
 	if err != nil {
 		return err
@@ -109,12 +104,16 @@ func (r *recording) open() error {
 	if err != nil {
 		return err
 	}
+	var sink vault.Sink
+	if r.remove, sink, err = r.protect(details); err != nil {
+		return err
+	}
 	begin := time.Now() // read for its monotonic part only
 	started := make(chan error, 1)
 	go func() { // it waits for the disk, and needs no path
 		var err error
 		r.journal, err = journal.NewWriter(journal.Config{
-			Rows: rows, Details: details, SaveHead: r.saveHead, Secret: journal.Secret(b), Start: r.Start,
+			Rows: rows, Details: sink, SaveHead: r.saveHead, Secret: r.Keep.Secret, Start: r.Start,
 			Clock: func() uint64 { return uint64(time.Since(begin)) },
 		})
 		started <- err
@@ -172,7 +171,7 @@ func (r *recording) build() error {
 	}
 	r.rec = record.New(record.Options{
 		Handles: int(min(limit.Cur, 1<<20) / 2),
-		Log:     r.journal, Store: r.store, Proc: r.proc, Roots: r.Start.Roots, Workspace: r.Workspace, Hidden: r.hidden,
+		Log:     r.journal, Store: r.store, Proc: r.proc, Roots: r.Start.Roots, Workspace: r.Workspace, Hidden: r.hidden, Remove: r.remove,
 	})
 	origin := journal.OriginDriver
 	for _, ch := range r.Start.Channels {

@@ -68,6 +68,7 @@ func (r *recording) finish(t *tracer.Tracer, failure error) error {
 	r.seal()
 	synced := make(chan error, 1)
 	go func() { synced <- r.store.Sync() }()
+	note, _ = r.remove.String(note, false)
 	head, err := r.journal.Final(f, &journal.Detail{Note: note})
 	err = errors.Join(err, <-synced)
 	if failure == nil {

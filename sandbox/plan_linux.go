@@ -35,6 +35,7 @@ type stage struct {
 	Mounts    []mounts.Mount
 	Hints     []string
 	Skipped   []string
+	Keep      keeping
 }
 
 // blind is what this backend does not see, by id (spec/recorder.md).

@@ -19,7 +19,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cleanrun-dev/cleanrun/internal/durable"
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/stdio"
 )
@@ -61,6 +60,12 @@ const workers = 2
 func Run(ctx context.Context, c Config) (*Result, error) {
 	s, err := prepare(&c)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.keep(&c); err != nil {
+		return nil, err
+	}
+	if err := s.keepSecret(c.Recipients); err != nil {
 		return nil, err
 	}
 	config, err := sealedFile(s)
@@ -204,10 +209,6 @@ func sealedFile(s *stage) (*os.File, error) {
 
 // createFiles makes what the broker opens by descriptor.
 func createFiles(s *stage) error {
-	secret := journal.DrawSecret()
-	if err := durable.CreateNew(filepath.Join(s.RunDir, journal.SecretFile), secret[:], 0o600); err != nil {
-		return fmt.Errorf("sandbox: %w", err)
-	}
 	for _, d := range []string{objectsDir, stateDir, stateDir + "/upper", stateDir + "/work"} {
 		if err := os.Mkdir(filepath.Join(s.RunDir, d), 0o700); err != nil {
 			return fmt.Errorf("sandbox: %w", err)

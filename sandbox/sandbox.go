@@ -93,6 +93,12 @@ type Config struct {
 	Limits                              Limits
 	Secrets                             []Secret
 	StoreMax                            uint64 // bytes of content that are stored; 0 is no limit
+	// RemoveKeys replaces what has the shape of a well-known key, RemovePatterns the
+	// matches of regular expressions, as Secrets are replaced (internal/redact).
+	RemoveKeys     bool
+	RemovePatterns []string
+	// Recipients (age1...) encrypt what RunDir keeps; empty keeps it in clear.
+	Recipients []string
 
 	// Backend forces Backend or PlainBackend. "" tries the whole set-up of the first
 	// and takes the second only if that fails. Chosen, if not nil, is told before the
