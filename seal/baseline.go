@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 
@@ -34,41 +33,37 @@ func (e *LeakError) Error() string {
 // A search looks for all items of all piles in what a run is given.
 type search struct {
 	f        *canon.Fingerprinter
+	items    *items
 	piles    []*pile
-	wanted   map[item]bool
-	prompted map[item]bool // what the prompt holds
-	allowed  map[item]bool // what the prompt or the workspace holds
+	prompted []bool // by number: what the prompt holds
+	allowed  []bool // what the prompt or the workspace holds
 	warn     func(format string, args ...any)
-	git      *git // nil before the first pack
-	depth    int  // of packs in objects of packs
+	overlap  *holder // of the answers of other tasks; nil if there are none
+	git      *git    // nil before the first pack
+	depth    int     // of packs in objects of packs
 }
 
-func newSearch(key contraband.TaskKey, piles []*pile, warn func(string, ...any)) *search {
-	s := &search{piles: piles, wanted: map[item]bool{}, allowed: map[item]bool{}, warn: warn}
-	var shingles [2][][]byte
-	for _, p := range piles {
-		for it, plain := range p.plain {
-			s.wanted[it] = true
-			switch it.class {
-			case contraband.ClassShingle:
-				shingles[0] = append(shingles[0], plain)
-			case contraband.ClassShingle24:
-				shingles[1] = append(shingles[1], plain)
-			}
+func newSearch(key contraband.TaskKey, c *cutter, warn func(string, ...any)) *search {
+	s := &search{items: &c.items, piles: c.piles, prompted: make([]bool, len(c.items.list)), allowed: make([]bool, len(c.items.list)), warn: warn}
+	var ranks [2][]uint32
+	for i := range c.items.list {
+		switch it := &c.items.list[i]; it.class {
+		case contraband.ClassShingle:
+			ranks[0] = append(ranks[0], c.f.Rank(it.class, it.plain))
+		case contraband.ClassShingle24:
+			ranks[1] = append(ranks[1], c.f.Rank(it.class, it.plain))
 		}
 	}
-	s.f = canon.NewEverywhere(key, filterValues(key, piles), shingles[0], shingles[1])
+	s.f = canon.NewEverywhere(key, filterValues(key, &c.items), ranks[0], ranks[1])
 	return s
 }
 
 // filterValues are those of all items that have one.
-func filterValues(key contraband.TaskKey, piles []*pile) (values []uint32) {
+func filterValues(key contraband.TaskKey, t *items) (values []uint32) {
 	f := key.Filter()
-	for _, p := range piles {
-		for it, plain := range p.plain {
-			if it.class.Filtered() {
-				values = append(values, f.Value(it.class, plain))
-			}
+	for i := range t.list {
+		if it := &t.list[i]; it.class.Filtered() {
+			values = append(values, f.Value(it.class, it.plain))
 		}
 	}
 	return values
@@ -78,7 +73,8 @@ func (s *search) close() { s.git.close() }
 
 // prompt allows what the prompt holds.
 func (s *search) prompt(prompt []byte) error {
-	hits, _, err := s.object("the prompt", bytes.NewReader(prompt), int64(len(prompt)))
+	sum := sha256.Sum256(prompt)
+	hits, _, err := s.object("the prompt", bytes.NewReader(prompt), int64(len(prompt)), sum[:])
 	if err != nil {
 		return err
 	}
@@ -86,7 +82,7 @@ func (s *search) prompt(prompt []byte) error {
 		return err
 	}
 	s.allow(hits)
-	s.prompted = maps.Clone(s.allowed)
+	copy(s.prompted, s.allowed)
 	return nil
 }
 
@@ -117,16 +113,17 @@ func (s *search) file(dir *os.Root, e manifest.Entry) error {
 	if err := alternates(e.Path, f, int64(e.Size)); err != nil {
 		return err
 	}
-	sum, err := s.given(e.Path, f, int64(e.Size))
+	sum, err := s.given(e.Path, f, int64(e.Size), e.SHA256[:])
 	if err == nil && sum != e.SHA256 {
 		err = fmt.Errorf("workspace: %q changed while the task was sealed; seal it again", e.Path)
 	}
 	return err
 }
 
-// given searches one object of what a run is given.
-func (s *search) given(name string, r io.ReaderAt, size int64) (sum [32]byte, err error) {
-	hits, sum, err := s.object(name, r, size)
+// given searches one object of what a run is given. id names its content: no
+// two contents have the same.
+func (s *search) given(name string, r io.ReaderAt, size int64, id []byte) (sum [32]byte, err error) {
+	hits, sum, err := s.object(name, r, size, id)
 	if err == nil {
 		err = s.leak(name, hits, false)
 	}
@@ -134,38 +131,44 @@ func (s *search) given(name string, r io.ReaderAt, size int64) (sum [32]byte, er
 	return sum, err
 }
 
-func (s *search) allow(hits map[item]bool) {
-	for it := range hits {
-		s.allowed[it] = true
+func (s *search) allow(hits map[int32]bool) {
+	for id := range hits {
+		s.allowed[id] = true
 	}
 }
 
 // object returns the wanted items that the object or a view of it holds, and
 // its SHA-256. Git packs in it are searched on the way: each object of theirs is
 // one of its own.
-func (s *search) object(name string, r io.ReaderAt, size int64) (hits map[item]bool, sum [32]byte, err error) {
-	hits = map[item]bool{}
+func (s *search) object(name string, r io.ReaderAt, size int64, id []byte) (hits map[int32]bool, sum [32]byte, err error) {
 	emit := func(class contraband.Class, d [32]byte) {
-		if it := (item{class, d}); s.wanted[it] {
-			hits[it] = true
+		if id, ok := s.items.find(class, &d); ok {
+			if hits == nil {
+				hits = map[int32]bool{}
+			}
+			hits[id] = true
 		}
 	}
+	other := s.overlap.begin(name, id)
 	h := sha256.New()
 	stream := s.f.Whole(true)
 	var find packFinder
-	if _, err = io.Copy(io.MultiWriter(h, &find, writer(func(p []byte) { stream.Chunk(p, emit) })), io.NewSectionReader(r, 0, size)); err != nil {
+	if _, err = io.Copy(io.MultiWriter(h, &find, writer(func(p []byte) { stream.Chunk(p, emit); other.chunk(p) })), io.NewSectionReader(r, 0, size)); err != nil {
 		return nil, sum, fmt.Errorf("%s: %w", name, err)
 	}
 	stream.End(emit)
+	other.end()
 	if err = s.packs(name, r, size, find.at); err != nil {
 		return nil, sum, err
 	}
 	result := views.EachAt(r, size, func(v views.View) {
 		s.f.Object(v.Content, true, emit)
+		other.object(v.Content)
 		if err == nil && v.Kind != "json" && v.Kind != "percent" && v.Kind != "html" { // escapes are of text
 			err = s.packs(name, bytes.NewReader(v.Content), int64(len(v.Content)), packsIn(v.Content))
 		}
 	})
+	other.done()
 	if err != nil {
 		return nil, sum, err
 	}
@@ -184,7 +187,7 @@ func (w writer) Write(p []byte) (int, error) { w(p); return len(p), nil }
 // shingles are too short to accuse; a line counts where lines are all that the
 // source has. The prompt may hold fragments, never a canary or a whole object;
 // what it holds does not count elsewhere.
-func (s *search) leak(object string, hits map[item]bool, prompt bool) error {
+func (s *search) leak(object string, hits map[int32]bool, prompt bool) error {
 	if len(hits) == 0 {
 		return nil
 	}
@@ -200,8 +203,8 @@ func (s *search) leak(object string, hits map[item]bool, prompt bool) error {
 				prompt && class != contraband.ClassCanary && !class.Whole():
 				continue
 			}
-			for _, d := range p.items[class] {
-				if it := (item{class, d}); hits[it] && !s.prompted[it] {
+			for _, id := range p.items[class] {
+				if hits[id] && !s.prompted[id] {
 					n++
 				}
 			}

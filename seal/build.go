@@ -14,23 +14,33 @@ import (
 // key and the control text (NewControl) alone: the same ones give the same
 // bytes. A *LeakError says that the task gives its answer away.
 func Build(m *Material, audit contraband.AuditKey, control string) (*contraband.Set, *Summary, error) {
+	set, _, sum, err := sealTask(m, audit.Benchmark(m.Task.Benchmark, m.Task.Period), control, nil)
+	return set, sum, err
+}
+
+// sealTask is Build under a benchmark's key. It returns the set's payload too. What
+// a run is given is also searched for other tasks' answers, unless overlap is
+// nil.
+func sealTask(m *Material, bench contraband.BenchmarkKey, control string, overlap *holder) (*contraband.Set, []byte, *Summary, error) {
+	fail := func(err error) (*contraband.Set, []byte, *Summary, error) { return nil, nil, nil, err }
 	t := m.Task
 	prompt := sha256.Sum256(m.Prompt)
 	baseline := m.Baseline.Root()
-	key := audit.Task(t.Benchmark, t.Period, t.ID, prompt, baseline)
+	key := bench.Task(t.ID, prompt, baseline)
 	sum := &Summary{Benchmark: t.Benchmark, Task: t.ID}
 
-	c := &cutter{f: canon.New(key, nil), sources: map[contraband.Kind]uint32{}, uncovered: map[contraband.Kind]uint32{}}
+	c := newCutter(canon.New(key, nil))
 	if err := c.all(m); err != nil {
-		return nil, nil, err
+		return fail(err)
 	}
-	find := newSearch(key, c.piles, sum.warn)
+	find := newSearch(key, c, sum.warn)
+	find.overlap = overlap
 	defer find.close()
 	if err := find.prompt(m.Prompt); err != nil {
-		return nil, nil, err
+		return fail(err)
 	}
 	if err := find.workspace(m.Workspace, m.Baseline); err != nil {
-		return nil, nil, err
+		return fail(err)
 	}
 
 	s := &contraband.Set{
@@ -44,23 +54,24 @@ func Build(m *Material, audit contraband.AuditKey, control string) (*contraband.
 	}
 	s.KeyCommit = key.Commit(s.Commitment, t.Period)
 	for i, p := range c.piles {
-		s.Groups = append(s.Groups, p.groups(key, i, find.allowed, sum)...)
+		s.Groups = append(s.Groups, p.groups(key, i, find, sum)...)
 	}
 	slices.SortFunc(s.Groups, compareGroups)
 	// Two sources with the same items, all of them real, are one group.
 	s.Groups = slices.CompactFunc(s.Groups, func(a, b contraband.Group) bool { return compareGroups(a, b) == 0 })
-	s.Allowed = allowedList(key, find.allowed)
-	s.Filter = filterList(key, s.Groups, c.piles, find.allowed)
-	s.Kept = kept(c.piles, find.allowed, sum)
-	s.Small = small(c.piles, find.allowed)
+	s.Allowed = allowedList(key, find)
+	s.Filter = filterList(key, s.Groups, find)
+	s.Kept = kept(find, sum)
+	s.Small = small(find)
 	if err := sealControls(s, c.f, control); err != nil {
-		return nil, nil, err
+		return fail(err)
 	}
 	sum.finish(s, find.allowed)
-	if _, err := s.Marshal(); err != nil {
-		return nil, nil, err
+	payload, err := s.Marshal()
+	if err != nil {
+		return fail(err)
 	}
-	return s, sum, nil
+	return s, payload, sum, nil
 }
 
 // all cuts everything that the task names, so that nobody can leave a part out.
@@ -94,12 +105,12 @@ func (c *cutter) all(m *Material) error {
 }
 
 // groups pads what is left of a pile after subtraction.
-func (p *pile) groups(key contraband.TaskKey, index int, allowed map[item]bool, sum *Summary) (list []contraband.Group) {
+func (p *pile) groups(key contraband.TaskKey, index int, find *search, sum *Summary) (list []contraband.Group) {
 	for class := contraband.ClassCanary; class <= contraband.ClassAtom; class++ {
 		var digests [][32]byte
-		for _, d := range p.items[class] {
-			if !allowed[item{class, d}] {
-				digests = append(digests, d)
+		for _, id := range p.items[class] {
+			if !find.allowed[id] {
+				digests = append(digests, find.items.list[id].s)
 			}
 		}
 		n := len(digests)
@@ -135,34 +146,37 @@ func padded(n int) int {
 	return size
 }
 
-// pad adds dummies up to size, sorts and joins.
+// pad adds dummies up to size, sorts and joins. It may write behind digests.
 func pad(key contraband.TaskKey, list string, digests [][32]byte, size int) []byte {
-	all := slices.Clone(digests)
+	all := slices.Grow(digests, size-len(digests))
+	dummy := key.Dummies(list)
 	for i := uint32(0); len(all) < size; i++ {
-		all = append(all, key.Dummy(list, i))
+		all = append(all, dummy(i))
 	}
-	slices.SortFunc(all, func(a, b [32]byte) int { return bytes.Compare(a[:], b[:]) })
+	all = sortDigests(all)
 	out := make([]byte, 0, 32*len(all))
-	for _, d := range all {
-		out = append(out, d[:]...)
+	for i := range all {
+		out = append(out, all[i][:]...)
 	}
 	return out
 }
 
-func allowedList(key contraband.TaskKey, allowed map[item]bool) []byte {
-	if len(allowed) == 0 {
-		return []byte{}
-	}
+func allowedList(key contraband.TaskKey, find *search) []byte {
 	var digests [][32]byte
-	for it := range allowed { // pad sorts
-		digests = append(digests, it.s)
+	for id, ok := range find.allowed {
+		if ok {
+			digests = append(digests, find.items.list[id].s)
+		}
+	}
+	if len(digests) == 0 {
+		return []byte{}
 	}
 	return pad(key, "allowed", digests, padded(len(digests)))
 }
 
 // filterList is padded to what the padded groups would need, so that it tells
 // no more than they do.
-func filterList(key contraband.TaskKey, groups []contraband.Group, piles []*pile, allowed map[item]bool) []uint32 {
+func filterList(key contraband.TaskKey, groups []contraband.Group, find *search) []uint32 {
 	size := 0
 	for _, g := range groups {
 		if g.Class.Filtered() {
@@ -181,59 +195,67 @@ func filterList(key contraband.TaskKey, groups []contraband.Group, piles []*pile
 			list = append(list, v)
 		}
 	}
-	for _, p := range piles {
-		for it, plain := range p.plain { // sorted below
-			if it.class.Filtered() && !allowed[it] {
-				add(f.Value(it.class, plain))
-			}
+	for id := range find.items.list {
+		if it := &find.items.list[id]; it.class.Filtered() && !find.allowed[id] {
+			add(f.Value(it.class, it.plain))
 		}
 	}
+	dummy := key.Dummies("filter")
 	for i := uint32(0); len(list) < padded(size); i++ {
-		d := key.Dummy("filter", i)
+		d := dummy(i)
 		add(uint32(d[0])<<16 | uint32(d[1])<<8 | uint32(d[2]))
 	}
 	slices.Sort(list)
 	return list
 }
 
-// kept is how many tenths of the novel part are left: shingles and lines of
-// references and tests.
-func kept(piles []*pile, allowed map[item]bool, sum *Summary) uint8 {
-	novel := map[item]bool{}
-	for _, p := range piles {
-		for it := range p.plain {
-			if !p.kind.OncePerTask() && (it.class == contraband.ClassShingle || it.class == contraband.ClassLine) {
-				novel[it] = true
+// strong are the items that references, tests and canaries have, each once.
+func (s *search) strong() []bool {
+	of := make([]bool, len(s.items.list))
+	for _, p := range s.piles {
+		if p.kind.OncePerTask() {
+			continue
+		}
+		for _, ids := range p.items {
+			for _, id := range ids {
+				of[id] = true
 			}
 		}
 	}
-	left := 0
-	for it := range novel {
-		if !allowed[it] {
-			left++
+	return of
+}
+
+// kept is how many tenths of the novel part are left: shingles and lines of
+// references and tests.
+func kept(find *search, sum *Summary) uint8 {
+	novel, left := 0, 0
+	for id, strong := range find.strong() {
+		if class := find.items.list[id].class; strong && (class == contraband.ClassShingle || class == contraband.ClassLine) {
+			novel++
+			if !find.allowed[id] {
+				left++
+			}
 		}
 	}
-	if sum.Novel, sum.Kept = len(novel), left; len(novel) == 0 {
+	if sum.Novel, sum.Kept = novel, left; novel == 0 {
 		return 10
 	}
-	return uint8(10 * left / len(novel))
+	return uint8(10 * left / novel)
 }
 
 // small tells what padding hides: no whole object and fewer than 8 items.
-func small(piles []*pile, allowed map[item]bool) bool {
-	items := map[item]bool{}
-	for _, p := range piles {
-		for it := range p.plain {
-			if p.kind.OncePerTask() || allowed[it] {
-				continue
-			}
-			if it.class.Whole() {
-				return false
-			}
-			items[it] = true
+func small(find *search) bool {
+	n := 0
+	for id, strong := range find.strong() {
+		if !strong || find.allowed[id] {
+			continue
 		}
+		if find.items.list[id].class.Whole() {
+			return false
+		}
+		n++
 	}
-	return len(items) < 8
+	return n < 8
 }
 
 // sealControls cuts the control text as a scanner will, and publishes its

@@ -12,41 +12,43 @@ import (
 // minBits of a token; a weaker one could be guessed, and met by chance.
 const minBits = 40
 
-// An item is one thing to be sealed.
-type item struct {
-	class contraband.Class
-	s     [32]byte
-}
-
 // A pile is the items of one source.
 type pile struct {
 	kind  contraband.Kind
 	at    Text
 	label string // for the owner
-	items map[contraband.Class][][32]byte
-	plain map[item][]byte // of the classes that have a filter value or are shingles
+	items [contraband.ClassAtom + 1][]int32
+	n     int // of all classes
 }
 
 // A cutter makes piles and counts what is too weak for one.
 type cutter struct {
 	f         *canon.Fingerprinter
+	items     items
 	piles     []*pile
 	sources   map[contraband.Kind]uint32
 	uncovered map[contraband.Kind]uint32
+	slim      bool // short shingles are left out
+}
+
+func newCutter(f *canon.Fingerprinter) *cutter {
+	return &cutter{f: f, sources: map[contraband.Kind]uint32{}, uncovered: map[contraband.Kind]uint32{}}
 }
 
 func (c *cutter) pile(kind contraband.Kind, at Text, label string) *pile {
-	p := &pile{kind: kind, at: at, label: label, items: map[contraband.Class][][32]byte{}, plain: map[item][]byte{}}
+	p := &pile{kind: kind, at: at, label: label}
 	c.piles = append(c.piles, p)
 	c.sources[kind]++
 	return p
 }
 
+// add puts an item into the last pile. plain is kept.
 func (c *cutter) add(p *pile, class contraband.Class, plain []byte) {
-	it := item{class, c.f.Digest(class, plain)}
-	if _, twice := p.plain[it]; !twice {
-		p.plain[it] = append([]byte(nil), plain...)
-		p.items[class] = append(p.items[class], it.s)
+	id, _ := c.items.add(class, c.f.Digest(class, plain), plain)
+	if it := &c.items.list[id]; it.pile != len(c.piles) {
+		it.pile = len(c.piles)
+		p.items[class] = append(p.items[class], id)
+		p.n++
 	}
 }
 
@@ -73,7 +75,7 @@ func (c *cutter) file(s *source) error {
 			c.runs(p, more)
 		})
 	}
-	if c.uncovered[s.kind] += weak; weak == 0 && len(p.plain) == 0 {
+	if c.uncovered[s.kind] += weak; weak == 0 && p.n == 0 {
 		c.uncovered[s.kind]++
 	}
 	return nil
@@ -87,6 +89,9 @@ func (c *cutter) runs(p *pile, runs []run) (weak uint32) {
 	for _, r := range runs {
 		form := r.canonical()
 		for _, class := range []contraband.Class{contraband.ClassShingle, contraband.ClassShingle24} {
+			if class == contraband.ClassShingle24 && c.slim {
+				continue
+			}
 			for _, s := range c.f.Shingles(class, form) {
 				c.add(p, class, s)
 			}
@@ -127,7 +132,7 @@ func (c *cutter) phrase(kind contraband.Kind, t Text) {
 	for _, s := range c.f.Shingles(contraband.ClassShingle24, form) {
 		c.add(p, contraband.ClassShingle24, s)
 	}
-	if len(p.plain) == 0 {
+	if p.n == 0 {
 		c.uncovered[kind]++
 	}
 }

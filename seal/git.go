@@ -103,7 +103,7 @@ func (s *search) packs(name string, r io.ReaderAt, size int64, at []int64) error
 		switch {
 		case err == nil:
 			err = s.git.each(repository, func(o gitObject, content io.ReaderAt) error {
-				_, err := s.given(fmt.Sprintf("%s: %s %s", repositoryOf(name), o.kind, o.id), content, o.size)
+				_, err := s.given(fmt.Sprintf("%s: %s %s", repositoryOf(name), o.kind, o.id), content, o.size, []byte("git "+o.kind+" "+o.id))
 				return err
 			})
 			if e := new(gitError); errors.As(err, &e) {

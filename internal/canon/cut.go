@@ -10,19 +10,17 @@ func (f *Fingerprinter) Digest(class contraband.Class, item []byte) [32]byte {
 	return f.d.Digest(class, item)
 }
 
-// Shingles returns the picks of the full windows of canonical bytes, each once,
-// in order. The class is ClassShingle or ClassShingle24. Unlike Object it
+// Shingles returns the picks of the full windows of canonical bytes, in order;
+// two may be equal. The class is ClassShingle or ClassShingle24. Unlike Object it
 // returns nothing for fewer bytes than one window: such a pick would be found
 // only in a content that is nothing else.
 func (f *Fingerprinter) Shingles(class contraband.Class, canonical []byte) [][]byte {
 	which, g := grams(class)
 	var out [][]byte
-	seen := map[string]bool{}
 	f.ranks = f.t.orders[which].roll(f.ranks, canonical)
 	f.picks = winnow(f.picks, f.ranks, g.w)
 	for _, i := range f.picks {
-		if s := canonical[i : i+g.k]; !poor(s) && !seen[string(s)] {
-			seen[string(s)] = true
+		if s := canonical[i : i+g.k]; !poor(s) {
 			out = append(out, s)
 		}
 	}
@@ -51,28 +49,42 @@ func grams(class contraband.Class) (which int, g gram) {
 
 // ranks is a set of ranks of shingles, by their leading bits: what passes is
 // digested, and the digest decides.
-type ranks [1 << rankBits / 64]uint64
+type ranks struct {
+	set   []uint64
+	shift uint32
+}
 
-const rankBits = 20
-
-func (r *ranks) add(rank uint32) { r[rank>>(32-rankBits)/64] |= 1 << (rank >> (32 - rankBits) % 64) }
+// newRanks has at least 128 places for each rank, so that few others pass.
+func newRanks(list []uint32) ranks {
+	size := 20 // bits; small enough for the cache
+	for size < 31 && len(list) > 1<<(size-7) {
+		size++
+	}
+	r := ranks{make([]uint64, 1<<size/64), uint32(32 - size)}
+	for _, rank := range list {
+		r.set[rank>>r.shift/64] |= 1 << (rank >> r.shift % 64)
+	}
+	return r
+}
 
 func (r *ranks) has(rank uint32) bool {
-	return r[rank>>(32-rankBits)/64]&(1<<(rank>>(32-rankBits)%64)) != 0
+	return r.set[rank>>r.shift/64]&(1<<(rank>>r.shift%64)) != 0
+}
+
+// Rank is the rank of one shingle: what NewEverywhere takes.
+func (f *Fingerprinter) Rank(class contraband.Class, shingle []byte) uint32 {
+	which, _ := grams(class)
+	o := &f.t.orders[which]
+	return uint32((o.hash(shingle) * o.mul) >> 32)
 }
 
 // NewEverywhere returns a fingerprinter that emits shingles not where winnowing
-// picks them but at every position where one of the given ones may stand; each
-// is k canonical bytes. What the baseline holds anywhere must not be sealed:
-// an edit nearby changes what is picked.
-func NewEverywhere(key contraband.TaskKey, filter []uint32, shingles48, shingles24 [][]byte) *Fingerprinter {
+// picks them but at every position where one of the given ranks stands; another
+// shingle may have the same rank. What the baseline holds anywhere must not be
+// sealed: an edit nearby changes what is picked.
+func NewEverywhere(key contraband.TaskKey, filter []uint32, ranks48, ranks24 []uint32) *Fingerprinter {
 	f := New(key, filter)
-	f.t.everywhere = new([2]ranks)
-	for which, list := range [2][][]byte{shingles48, shingles24} {
-		for _, s := range list {
-			f.t.everywhere[which].add(f.t.orders[which].roll(nil, s)[0])
-		}
-	}
+	f.t.everywhere = &[2]ranks{newRanks(ranks48), newRanks(ranks24)}
 	return f
 }
 
