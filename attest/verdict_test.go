@@ -20,9 +20,11 @@ import (
 type vector struct {
 	About   string   `json:"about"`
 	RedTeam []string `json:"redteam"`
-	Run     Script   `json:"run"`
-	Want    want     `json:"want"`
-	Control struct {
+	// Incidents are numbers of things that happened to public benchmarks.
+	Incidents []string `json:"incidents,omitempty"`
+	Run       Script   `json:"run"`
+	Want      want     `json:"want"`
+	Control   struct {
 		Because string `json:"because"`
 		Run     Script `json:"run"`
 		Want    want   `json:"want"`
@@ -36,7 +38,7 @@ type want struct {
 	Counts  map[string]uint64 `json:"counts"`
 }
 
-const minVectors = 60
+const minVectors = 90
 
 func TestVerdictVectors(t *testing.T) {
 	files, err := filepath.Glob("../testvectors/verdict/*.json")
@@ -46,7 +48,7 @@ func TestVerdictVectors(t *testing.T) {
 	if len(files) < minVectors {
 		t.Fatalf("got %d vectors, want at least %d", len(files), minVectors)
 	}
-	seen := map[string]bool{}
+	seen, happened := map[string]bool{}, map[string]bool{}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".json")
 		data, err := os.ReadFile(file)
@@ -66,12 +68,21 @@ func TestVerdictVectors(t *testing.T) {
 		if len(v.RedTeam) > 0 {
 			label = "RT" + strings.Join(v.RedTeam, "_") + "_" + name
 		}
+		for _, n := range v.Incidents {
+			happened[n] = true
+			label = "Incident" + n + "_" + name
+		}
 		t.Run(label, func(t *testing.T) { v.Want.check(t, v.Run) })
 		t.Run(label+"/control", func(t *testing.T) { v.Control.Want.check(t, v.Control.Run) })
 	}
-	for _, n := range []string{"8", "16", "24", "28", "28b", "44", "44b", "44c", "44d", "44e", "45", "47", "48", "49", "50", "93"} {
+	for _, n := range []string{"8", "16", "24", "28", "28b", "44", "44b", "44c", "44d", "44e", "45", "47", "48", "49", "50", "58f", "93"} {
 		if !seen[n] {
 			t.Errorf("no vector of red-team row %s", n)
+		}
+	}
+	for _, n := range []string{"9", "13", "14", "15", "20"} {
+		if !happened[n] {
+			t.Errorf("no vector of incident %s", n)
 		}
 	}
 }
