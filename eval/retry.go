@@ -48,6 +48,9 @@ func RetryFor(verdict string, reasons []string) string {
 	return ""
 }
 
+// DefaultRetries is how many further attempts a trial gets if nothing else is said.
+const DefaultRetries = 2
+
 // Due is the next attempt of a trial with these attempts so far, 0 if it is
 // finished. An attempt during which the eval was stopped does not count against
 // the limit of retries.

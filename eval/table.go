@@ -167,7 +167,7 @@ func (t *Table) Text() string {
 			fmt.Fprintf(&b, " %s trial %d: %s: %s\n", r.Task, r.Trial, r.State, why)
 		}
 	}
-	fmt.Fprintf(&b, "\n trials     %d: %s\n", len(t.Trials), t.counts())
+	fmt.Fprintf(&b, "\n trials     %d: %s\n", len(t.Trials), t.Counts())
 	fmt.Fprintf(&b, " attempts   %d", t.Attempts)
 	if t.Killed > 0 {
 		fmt.Fprintf(&b, ", %d killed and on record as such", t.Killed)
@@ -193,7 +193,8 @@ func (t *Table) Share() string {
 	return fmt.Sprintf("%.1f%%", 100*float64(t.CostNs)/float64(t.WallNs))
 }
 
-func (t *Table) counts() string {
+// Counts says how many trials are in each state.
+func (t *Table) Counts() string {
 	var parts []string
 	for _, s := range []string{"CLEAN", "DIRTY", "INCONCLUSIVE", Unattested, Missing} {
 		if n := t.States[s]; n > 0 {

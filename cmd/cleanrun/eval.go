@@ -37,7 +37,7 @@ type evalOptions struct {
 	key, sign                        string
 }
 
-var evalFlags = evalOptions{trials: 1, jobs: 1, retries: 2}
+var evalFlags = evalOptions{trials: 1, jobs: 1, retries: eval.DefaultRetries}
 
 // exitInterrupted is the exit code after Ctrl-C, as shells have it.
 const exitInterrupted = 130

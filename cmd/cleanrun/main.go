@@ -20,8 +20,8 @@ var table = &cli.Table{
 // and completion read it.
 func init() {
 	table.Commands = []*cli.Command{
-		quickstartCommand, keygenCommand, sealCommand, runCommand, attestCommand, verifyCommand,
-		explainCommand, inspectCommand, doctorCommand, completionCommand, manCommand, versionCommand,
+		quickstartCommand, keygenCommand, sealCommand, runCommand, evalCommand, attestCommand, verifyCommand,
+		explainCommand, inspectCommand, lsCommand, watchCommand, doctorCommand, completionCommand, manCommand, versionCommand,
 	}
 }
 

@@ -81,7 +81,7 @@ func (p *Progress) Clear() {
 // put writes the line over the one before, cut to the terminal's width: a longer
 // one would scroll.
 func (p *Progress) put(s string) {
-	if width := columns(p.w); width > 0 && len(s) >= width {
+	if width := Columns(p.w); width > 0 && len(s) >= width {
 		s = strings.ToValidUTF8(s[:width-1], "")
 	}
 	pad := max(0, p.width-len(s))
@@ -89,8 +89,8 @@ func (p *Progress) put(s string) {
 	fmt.Fprintf(p.w, "\r%s%s", s, strings.Repeat(" ", pad))
 }
 
-// columns is the width of a terminal, 0 if it is not known.
-func columns(w io.Writer) int {
+// Columns is the width of a terminal, 0 if it is not known.
+func Columns(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok {
 		return 0
