@@ -21,7 +21,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/scanner"
 )
 
-type attestOptions struct{ key, sign, sign2, sealed, out, dir, score string }
+type attestOptions struct{ key, sign, sign2, sealed, out, dir, score, identity string }
 
 var attestFlags attestOptions
 
@@ -42,7 +42,8 @@ and nothing is written. The same run folder and keys give the same bytes.`,
 		f.String(&v.sign2, "sign2", "second signing key `file`, for policies that require one")
 		f.Required(&v.sealed, "sealed", "`task.sealed` of the run's task")
 		f.Required(&v.out, "o", "`file` to write, out.cleanrun")
-		f.String(&v.score, "score", "`number` that you claim as the score (asserted)")
+		f.String(&v.identity, "identity", identityUsage)
+		f.String(&v.score, "score", "`number` that you claim as the score (asserted); refused if grading recorded one")
 	},
 	Run: func(e *cli.Env, args []string) error {
 		v := attestFlags
@@ -109,7 +110,7 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 	if warn != nil && (tail.Rows > 0 || tail.Details > 0) {
 		warn("%s: the run was killed: cut %d bytes of a torn last row and %d of its detail", o.dir, tail.Rows, tail.Details)
 	}
-	root, err := os.OpenRoot(o.dir)
+	root, private, err := openRun(o.dir, o.identity)
 	if err != nil {
 		return nil, none, err
 	}
@@ -117,7 +118,7 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 	// The evidence of a large run is the better part of the memory: no second copy
 	// of it, and little room for garbage.
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
-	evidence, rep, err := scan(root, o.dir, scanner.Config{Key: key, Set: set, Workers: runtime.GOMAXPROCS(0),
+	evidence, rep, err := scan(root, o.dir, scanner.Config{Key: key, Set: set, Keys: private.Keys, Workers: runtime.GOMAXPROCS(0),
 		Progress: func(done, total uint64) { p.Update(done>>20, total>>20, "MiB") }})
 	if err != nil {
 		return nil, none, fmt.Errorf("%s: %w", o.dir, err)

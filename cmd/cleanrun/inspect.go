@@ -9,7 +9,10 @@ import (
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
 
-var inspectEvents bool
+var (
+	inspectEvents   bool
+	inspectIdentity string
+)
 
 var inspectCommand = &cli.Command{
 	Name:  "inspect",
@@ -19,14 +22,17 @@ var inspectCommand = &cli.Command{
 operation, result, bytes, and the path where it is known (only in a run folder; a bundle shows no paths).
 
 Nothing here is verified: a bundle may say anything. Use cleanrun verify for that.`,
-	JSON:  true,
-	Flags: func(f *cli.Flags) { f.Bool(&inspectEvents, "events", "list the events too") },
+	JSON: true,
+	Flags: func(f *cli.Flags) {
+		f.Bool(&inspectEvents, "events", "list the events too")
+		f.String(&inspectIdentity, "identity", identityUsage)
+	},
 	Run: func(e *cli.Env, args []string) error {
 		path, err := oneArg(args, "the run folder or bundle")
 		if err != nil {
 			return err
 		}
-		ev, err := readEvents(path)
+		ev, err := readEvents(path, inspectIdentity)
 		if err != nil {
 			return err
 		}
@@ -60,6 +66,7 @@ type inspected struct {
 	Recorder  string      `json:"recorder"`
 	Backend   string      `json:"backend"`
 	Blind     []string    `json:"blind"`
+	Phases    *phasesJSON `json:"phases,omitempty"`
 	Closed    bool        `json:"closed"`
 	Torn      string      `json:"torn,omitempty"`
 	Outcome   string      `json:"outcome,omitempty"`
@@ -70,6 +77,16 @@ type inspected struct {
 	Lost      uint64      `json:"lost"`
 	Kinds     []kindCount `json:"kinds"`
 	Events    []eventJSON `json:"events,omitempty"`
+}
+
+// phasesJSON is what the start row says of setup and grading.
+type phasesJSON struct {
+	Setup     []string `json:"setup"`
+	Grade     []string `json:"grade"`
+	Tests     string   `json:"tests,omitempty"`
+	Reward    string   `json:"reward,omitempty"`
+	RewardDir string   `json:"rewardDir,omitempty"`
+	Guard     []string `json:"guard"`
 }
 
 type eventJSON struct {
@@ -98,6 +115,9 @@ func inspection(ev *events, list bool) inspected {
 		Benchmark: st.Benchmark, Task: st.Task, Trial: st.Trial, Attempt: st.Attempt, Workspace: st.Workspace, Observe: st.Observe,
 		Recorder: st.Recorder, Backend: st.Backend, Blind: st.Blind, Closed: s.Closed(), OutOf: s.OutOfScope, Bytes: s.Bytes,
 		Processes: s.Born, Lost: s.Lost, Kinds: []kindCount{},
+	}
+	if p := st.Phases; p != nil {
+		out.Phases = &phasesJSON{append([]string{}, p.Setup...), append([]string{}, p.Grade...), p.Tests, p.Reward, p.RewardDir, append([]string{}, p.Guard...)}
 	}
 	if ev.torn != nil {
 		out.Torn = ev.torn.Error()
@@ -155,8 +175,25 @@ func argvAfter(ev *events, seq uint64) []string {
 	return nil
 }
 
-// how says how an open was meant.
+// how says how an open was meant, how a phase ended, what grading gave and what
+// it met.
 func how(r *journal.Row) string {
+	switch {
+	case r.End != nil:
+		return phaseEnd(r.End)
+	case r.Reward != nil:
+		return r.Reward.Value + " by " + map[journal.RewardSource]string{journal.FromExit: "exit code", journal.FromStdout: "stdout",
+			journal.FromText: "reward.txt", journal.FromJSON: "reward.json"}[r.Reward.Source]
+	case r.Guard != nil:
+		what := map[journal.GuardKind]string{journal.GuardReward: "reward file", journal.GuardDeclared: "guarded file", journal.GuardHook: "hook of the run"}[r.Guard.Kind]
+		when := "there before grading"
+		if r.Guard.Kind == journal.GuardHook {
+			when = "opened by grading"
+		} else if r.Guard.After {
+			when = "changed after grading"
+		}
+		return what + " " + when
+	}
 	var s []string
 	for _, f := range []struct {
 		flag journal.Flags
@@ -171,6 +208,22 @@ func how(r *journal.Row) string {
 	return strings.Join(s, " ")
 }
 
+func phaseEnd(end *journal.PhaseEnd) string {
+	var s string
+	switch end.How {
+	case journal.Exited:
+		s = fmt.Sprintf("exited with %d", end.Code)
+	case journal.TimedOut:
+		s = "took too long"
+	case journal.NotStarted:
+		s = "could not start"
+	}
+	if end.Left > 0 {
+		s += fmt.Sprintf(", %d left behind and killed", end.Left)
+	}
+	return s
+}
+
 func inspectText(b *strings.Builder, ev *events, list bool) {
 	s := inspection(ev, false)
 	fmt.Fprintf(b, "%s: nothing here is verified\n", ev.path)
@@ -178,6 +231,14 @@ func inspectText(b *strings.Builder, ev *events, list bool) {
 		fmt.Fprintf(b, " task       %s/%s  trial %d  attempt %d\n", s.Benchmark, s.Task, s.Trial, s.Attempt)
 	}
 	fmt.Fprintf(b, " run        %s\n workspace  %s\n recorder   %s, %s\n", s.Run, s.Workspace, s.Recorder, s.Backend)
+	if p := s.Phases; p != nil {
+		if len(p.Setup) > 0 {
+			fmt.Fprintf(b, " setup      %q\n", p.Setup)
+		}
+		if len(p.Grade) > 0 {
+			fmt.Fprintf(b, " grader     %q, reward by %s\n", p.Grade, p.Reward)
+		}
+	}
 	switch {
 	case s.Closed:
 		fmt.Fprintf(b, " outcome    %s, code %d\n", s.Outcome, *s.Code)
@@ -211,6 +272,9 @@ func eventLine(ev *events, seq uint64) string {
 	what := e.Op
 	if e.How != "" {
 		what += " (" + e.How + ")"
+	}
+	if r := &ev.rows[seq]; r.Op == journal.OpPhase {
+		what = r.Phase.String() + " " + what
 	}
 	line := fmt.Sprintf("%7d %9.4f  p%-4d %s", e.Event, float64(e.Nanos)/1e9, e.Process, what)
 	if r := &ev.rows[seq]; r.Op == journal.OpFork || r.Op == journal.OpDir {

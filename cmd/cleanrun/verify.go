@@ -105,7 +105,7 @@ func readFile(path string, limit int64) ([]byte, error) {
 	return b, nil
 }
 
-var verdictColour = map[string]string{"CLEAN": "1;32", "DIRTY": "1;31", "INCONCLUSIVE": "1;33", "INVALID": "1;31", "UNDECIDED": "1;33"}
+var verdictColour = map[string]string{"CLEAN": "1;32", "DIRTY": "1;31", "INCONCLUSIVE": "1;33", "INVALID": "1;31", "UNUSABLE": "1;31", "UNDECIDED": "1;33"}
 
 func printReport(w io.Writer, file string, r *verify.Report) {
 	text := r.Text(file)
