@@ -127,6 +127,11 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	_ = os.Chmod(filepath.Join(scratch, "work"), 0o700)
 	_ = os.RemoveAll(scratch)
 	_ = os.RemoveAll(filepath.Join(s.RunDir, lowerDir)) // compared; the workspace itself is unchanged
+	if !c.ApplyFirst || res == nil {
+		if err := s.scrub(len(c.Recipients) > 0); err != nil {
+			return nil, err
+		}
+	}
 	if res != nil {
 		return res, nil
 	}

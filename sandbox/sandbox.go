@@ -97,6 +97,9 @@ type Config struct {
 	// matches of regular expressions, as Secrets are replaced (internal/redact).
 	RemoveKeys     bool
 	RemovePatterns []string
+	// ApplyFirst leaves what the run changed as it is: the caller applies it and then
+	// calls Scrub.
+	ApplyFirst bool
 	// Recipients (age1...) encrypt what RunDir keeps; empty keeps it in clear.
 	Recipients []string
 

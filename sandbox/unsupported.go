@@ -35,3 +35,6 @@ func Doctor() []Check {
 	u := unavailable()
 	return []Check{{ID: u.What, Got: u.Err.Error(), Hint: u.Hint}}
 }
+
+// Scrub returns an *Unavailable error.
+func Scrub(Config) error { return unavailable() }

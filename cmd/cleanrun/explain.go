@@ -13,7 +13,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/verify"
 )
 
-var explainDetail string
+var explainDetail, explainIdentity string
 
 var explainCommand = &cli.Command{
 	Name:  "explain",
@@ -28,6 +28,7 @@ The reasons are derived from the evidence again; who signed it is not checked he
 	JSON: true,
 	Flags: func(f *cli.Flags) {
 		f.String(&explainDetail, "detail", "run `folder` that holds paths and command lines")
+		f.String(&explainIdentity, "identity", identityUsage)
 	},
 	Run: func(e *cli.Env, args []string) error {
 		if len(args) == 0 || len(args) > 2 {
@@ -47,12 +48,12 @@ The reasons are derived from the evidence again; who signed it is not checked he
 		if c := report.FailedCheck(); c != nil {
 			return cli.Failf(report.Exit, c.Hint, "%s: %s: check %s failed: %s", args[0], report.Verdict, c.ID, c.Detail)
 		}
-		ev, err := readEvents(args[0])
+		ev, err := readEvents(args[0], "")
 		if err != nil {
 			return err
 		}
 		if explainDetail != "" {
-			run, err := readRunDir(explainDetail)
+			run, err := readRunDir(explainDetail, explainIdentity)
 			if err != nil {
 				return err
 			}

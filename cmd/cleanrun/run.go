@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
@@ -27,6 +28,7 @@ type runOptions struct {
 	trial, attempt                       uint32
 	observe, apply                       bool
 	env                                  []string // variables to pass although they look like secrets
+	keep                                 keepFlags
 	command                              []string
 	stdin                                io.Reader
 	stdout, stderr                       io.Writer
@@ -51,9 +53,13 @@ With -observe the rest of the host is visible read-only too, but for its /tmp, /
 recorded instead of hidden.
 
 RUNDIR gets the journal, the private details and every content that was opened. Keep it private. By default it is a new folder for
-temporary files, whose name is printed at the end.
+temporary files, whose name is printed at the end. -encrypt encrypts what it keeps to age recipients; attest, inspect, explain and
+disclose then need -identity. -store-max bounds it.
 
-Variables whose names look like secrets are not passed unless -env names them: what the command is given is content, and RUNDIR keeps it.
+Variables whose names look like secrets are not passed: what the command is given is content, and RUNDIR keeps it. -secret NAME passes
+one and replaces its value by asterisks wherever it appears in what is stored: files, streams, arguments, names. So is what has the shape
+of a well-known key (sk-..., ghp_..., AKIA..., a private key in PEM) or matches -secret-pattern. Encoded forms of a value are not found.
+-env NAME passes a variable and keeps its value.
 
 With -apply, what the run changed in its workspace is copied into the real one afterwards. Otherwise it stays in RUNDIR.
 
@@ -70,6 +76,7 @@ The exit code is CMD's, 128+n if signal n ended it; 125 if the run failed by its
 		f.Bool(&v.observe, "observe", "show the host read-only and record what is out of scope")
 		f.Bool(&v.apply, "apply", "afterwards copy what the run changed into the real workspace, whatever its exit code")
 		f.Strings(&v.env, "env", "pass this variable although its `name` looks like a secret; RUNDIR keeps its value")
+		v.keep.flags(f)
 		f.String(&v.agent, "agent", "`name` of the agent (asserted)")
 		f.String(&v.model, "model", "`name` of the model (asserted)")
 		f.Uint(&v.trial, "trial", "`number` of the trial, from 1")
@@ -147,13 +154,16 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 	c := sandbox.Config{Command: o.command, Observe: o.observe, Stdin: o.stdin, Stdout: o.stdout, Stderr: o.stderr,
 		HiddenHints: homes()}
 	tools := toolDirs()
-	env, withheld, err := environment(os.Environ(), o.env)
+	env, withheld, err := environment(os.Environ(), append(slices.Clone(o.env), o.keep.secrets...))
 	if err != nil {
 		return nil, "", err
 	}
 	c.Env = env
+	if err := o.keep.apply(&c, os.Environ()); err != nil {
+		return nil, "", err
+	}
 	if len(withheld) > 0 && warn != nil {
-		warn("not passed to the command, since the names look like secrets and RUNDIR keeps all values: %s; -env NAME passes one", strings.Join(withheld, ", "))
+		warn("not passed to the command, since the names look like secrets and RUNDIR keeps all values: %s; -secret NAME passes one and keeps its value out", strings.Join(withheld, ", "))
 	}
 	c.Progress = func(r sandbox.Progress) { p.Update(r.Rows, 0, "events") }
 	c.Start.Agent, c.Start.Model = o.agent, o.model
@@ -260,7 +270,7 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 			return nil, "", err
 		}
 	}
-	c.ToolDirs = tools()
+	c.ToolDirs, c.ApplyFirst = tools(), o.apply
 	res, err := sandbox.Run(context.Background(), c)
 	if err != nil {
 		var unavailable *sandbox.Unavailable
@@ -274,6 +284,7 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 	out := &ran{Result: res}
 	if o.apply {
 		applied, left, err := sandbox.Apply(dir, c.Workspace)
+		err = errors.Join(err, sandbox.Scrub(c))
 		if err != nil {
 			return nil, "", fmt.Errorf("%w (the run itself is in %s)", err, dir)
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/internal/cli"
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/receipt"
 )
@@ -24,14 +25,18 @@ type events struct {
 	known   bool // details are there
 }
 
-// readEvents reads a run folder or a bundle.
-func readEvents(path string) (*events, error) {
+// readEvents reads a run folder, with the identity file that opens it if it is
+// encrypted, or a bundle.
+func readEvents(path, identity string) (*events, error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
 	if st.IsDir() {
-		return readRunDir(path)
+		return readRunDir(path, identity)
+	}
+	if identity != "" {
+		return nil, cli.Failf(cli.ExitUsage, "leave out -identity", "%s is a bundle, which nobody encrypts", path)
 	}
 	data, err := readFile(path, maxBundle)
 	if err != nil {
@@ -54,7 +59,7 @@ func readEvents(path string) (*events, error) {
 
 // readRunDir reads the public rows and, where they open the rows' commitments,
 // the private details.
-func readRunDir(dir string) (*events, error) {
+func readRunDir(dir, identity string) (*events, error) {
 	f, err := os.Open(filepath.Join(dir, journal.RowsFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%s: no journal in this folder; want a folder that cleanrun run -o wrote", dir)
@@ -82,7 +87,7 @@ func readRunDir(dir string) (*events, error) {
 		return nil, fmt.Errorf("%s: the journal has no rows", dir)
 	}
 	out.summary = c.Summary()
-	out.details, err = openDetails(dir, out.rows)
+	out.details, err = openDetails(dir, identity, out.rows)
 	if err != nil {
 		return nil, err
 	}
@@ -92,17 +97,17 @@ func readRunDir(dir string) (*events, error) {
 
 // openDetails reads the details of dir and holds each to the commitment of its
 // row.
-func openDetails(dir string, rows []journal.Row) ([]journal.Detail, error) {
-	raw, err := readFile(filepath.Join(dir, journal.SecretFile), 4096)
+func openDetails(dir, identity string, rows []journal.Row) ([]journal.Detail, error) {
+	root, private, err := openRun(dir, identity)
 	if err != nil {
 		return nil, err
 	}
-	var secret journal.Secret
-	if len(raw) != len(secret) {
-		return nil, fmt.Errorf("%s: got %d bytes, want %d", filepath.Join(dir, journal.SecretFile), len(raw), len(secret))
+	defer root.Close()
+	secret, err := private.Secret()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
-	copy(secret[:], raw)
-	f, err := os.Open(filepath.Join(dir, journal.DetailsFile))
+	f, err := private.Details()
 	if err != nil {
 		return nil, err
 	}
