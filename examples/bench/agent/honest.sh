@@ -7,25 +7,27 @@
 #
 # It stands for an agent with a real model: what comes in on stdin is the reply.
 set -f
+fail() {
+	echo "honest.sh: $1" >&2
+	exit 1
+}
 file=
 while IFS= read -r line; do
 	case $line in
 	'|'*)
-		[ -n "$file" ] || { echo "honest.sh: text without a file" >&2; exit 1; }
-		printf '%s\n' "${line#|}" >>"$file"
+		[ -n "$file" ] || fail "text without a file"
+		printf '%s\n' "${line#|}" >&3
 		;;
 	'write '*)
 		file=${line#write }
-		mkdir -p "$(dirname "./$file")" && : >"$file" || exit 1
+		mkdir -p "$(dirname "./$file")" && exec 3>"./$file" || fail "cannot write $file"
 		echo "wrote $file"
 		;;
 	'run '*)
 		file=
+		exec 3>&-
 		sh -c "${line#run }" </dev/null || echo "exit code $?"
 		;;
-	*)
-		echo "honest.sh: cannot read: $line" >&2
-		exit 1
-		;;
+	*) fail "cannot read: $line" ;;
 	esac
 done
