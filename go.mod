@@ -40,3 +40,5 @@ require (
 	google.golang.org/genproto/googleapis/api v0.0.0-20260803160001-6ac0973c030d // indirect
 	mvdan.cc/sh/v3 v3.13.1 // indirect
 )
+
+ignore ./examples
