@@ -150,6 +150,7 @@ func (s *search) object(name string, r io.ReaderAt, size int64, id []byte) (hits
 		}
 	}
 	other := s.overlap.begin(name, id)
+	defer other.done()
 	h := sha256.New()
 	stream := s.f.Whole(true)
 	var find packFinder
@@ -168,7 +169,6 @@ func (s *search) object(name string, r io.ReaderAt, size int64, id []byte) (hits
 			err = s.packs(name, bytes.NewReader(v.Content), int64(len(v.Content)), packsIn(v.Content))
 		}
 	})
-	other.done()
 	if err != nil {
 		return nil, sum, err
 	}

@@ -27,6 +27,8 @@ type Benchmark struct {
 	entries []*entry
 	byID    map[string]*entry
 	opened  []io.Closer
+	files   []sumFile // data files
+	kept    int       // bytes of rows that are held in memory
 }
 
 // Overlap says what a task does that holds another task's answer.

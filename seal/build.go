@@ -77,14 +77,19 @@ func sealTask(m *Material, bench contraband.BenchmarkKey, control string, overla
 // all cuts everything that the task names, so that nobody can leave a part out.
 func (c *cutter) all(m *Material) error {
 	t := m.Task
-	c.phrase(contraband.KindID, Text{Value: t.ID, Item: "task"})
-	if t.Title.Value != "" {
+	if !c.slim {
+		c.phrase(contraband.KindID, Text{Value: t.ID, Item: "task"})
+	}
+	if t.Title.Value != "" && !c.slim {
 		c.phrase(contraband.KindTitle, t.Title)
 	}
 	for _, list := range []struct {
 		kind  contraband.Kind
 		texts []Text
 	}{{contraband.KindSignal, t.Signals}, {contraband.KindCommand, t.Commands}, {contraband.KindReference, t.Tokens}} {
+		if c.slim && list.kind.OncePerTask() {
+			continue
+		}
 		for _, text := range list.texts {
 			c.phrase(list.kind, text)
 		}

@@ -28,7 +28,7 @@ type cutter struct {
 	piles     []*pile
 	sources   map[contraband.Kind]uint32
 	uncovered map[contraband.Kind]uint32
-	slim      bool // short shingles are left out
+	slim      bool // what may stand in two tasks, ids, titles and the like, and short shingles are left out
 }
 
 func newCutter(f *canon.Fingerprinter) *cutter {
@@ -129,8 +129,10 @@ func (c *cutter) phrase(kind contraband.Kind, t Text) {
 	if atom, ok := canon.Atom(t.Value); ok && bitsOf(atom) >= minBits {
 		c.add(p, contraband.ClassAtom, atom)
 	}
-	for _, s := range c.f.Shingles(contraband.ClassShingle24, form) {
-		c.add(p, contraband.ClassShingle24, s)
+	if !c.slim {
+		for _, s := range c.f.Shingles(contraband.ClassShingle24, form) {
+			c.add(p, contraband.ClassShingle24, s)
+		}
 	}
 	if p.n == 0 {
 		c.uncovered[kind]++

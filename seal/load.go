@@ -26,6 +26,7 @@ type Material struct {
 	Prompt    []byte
 	Baseline  *manifest.Manifest
 	sources   []source
+	files     []sumFile // host files that were read
 }
 
 // A source is one file of the ground truth.
@@ -75,6 +76,12 @@ func (t *Task) loadSources() (*Material, error) {
 	var err error
 	if m.Prompt, err = t.PromptText(); err != nil {
 		return nil, err
+	}
+	if t.given == nil {
+		m.files = append(m.files, fileSum(t.File, t.data))
+	}
+	if t.Prompt.File.Value != "" {
+		m.files = append(m.files, fileSum(t.path(t.Prompt.File.Value), m.Prompt))
 	}
 	if info, err := os.Stat(m.Workspace); err != nil || !info.IsDir() {
 		return nil, t.errorf(t.Workspace, "got no folder %.200q, want the workspace", t.Workspace.Value)
@@ -179,6 +186,7 @@ func (m *Material) loadFiles(kind contraband.Kind, f Files, taken map[string]Tex
 		if err != nil {
 			return t.errorf(f.Pattern, "cannot read %.200q: %v", name, reason(err))
 		}
+		m.files = append(m.files, fileSum(host, content))
 		s := source{kind: kind, at: f.Pattern, label: t.label(host), content: content, patch: f.Patch}
 		if !f.Patch {
 			if err := m.preImage(&s, f, root, host); err != nil {

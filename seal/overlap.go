@@ -1,13 +1,247 @@
 package seal
 
-// A holder looks for the answers of other tasks in what a run of one task is
-// given. nil looks for nothing.
-type holder struct{}
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync"
 
-type look struct{}
+	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/internal/canon"
+)
 
-func (h *holder) begin(name string, id []byte) *look { return nil }
-func (l *look) chunk(p []byte)                       {}
-func (l *look) end()                                 {}
-func (l *look) object(content []byte)                {}
-func (l *look) done()                                {}
+// overlaps finds what the tasks of one benchmark give away of each other. Items
+// of two tasks cannot be compared once they are sealed, since their keys differ:
+// here all are cut under one key that is used for nothing else.
+//
+// All ground truth is added first. Then each task's workspace is searched for
+// the items of all others, in the same pass as for its own; what stands in many
+// workspaces is read once.
+type overlaps struct {
+	key  contraband.TaskKey
+	base *canon.Fingerprinter // to cut with
+
+	mu     sync.Mutex
+	heads  map[uint64]int32 // from the beginning of a digest to its first owner
+	owners []owner
+	piles  []sharedPile
+	ranks  []uint32 // of shingles
+	values []uint32 // of lines, atoms and canaries
+
+	f    *canon.Fingerprinter // to search with; made by freeze
+	seen map[string]*content
+	held []holding
+}
+
+// An owner is one pile that has an item; next is another, -1 the end.
+type owner struct{ pile, next int32 }
+
+// A sharedPile is what is kept of a pile: no item of it.
+type sharedPile struct {
+	task  int32 // number of the task
+	kind  contraband.Kind
+	label string
+	count [contraband.ClassAtom + 1]int
+}
+
+// content is one content that some workspace or prompt holds. hits, the first
+// owners of the items in it, may be read when done is closed.
+type content struct {
+	done chan struct{}
+	hits []int32
+}
+
+// A holding is a content with items in it that one task's run is given.
+type holding struct {
+	task int32
+	name string
+	hits []int32
+}
+
+func newOverlaps(bench contraband.BenchmarkKey) *overlaps {
+	key := bench.Task("cleanrun/overlap", [32]byte{}, [32]byte{})
+	return &overlaps{key: key, base: canon.New(key, nil), heads: map[uint64]int32{}, seen: map[string]*content{}}
+}
+
+// add cuts one task's ground truth.
+func (o *overlaps) add(task int, m *Material) error {
+	c := newCutter(o.base.Clone())
+	c.slim = true
+	if err := c.all(m); err != nil {
+		return err
+	}
+	filter := o.key.Filter()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, p := range c.piles {
+		pile := int32(len(o.piles))
+		shared := sharedPile{task: int32(task), kind: p.kind, label: p.label}
+		for class, ids := range p.items {
+			if contraband.Class(class) == contraband.ClassLine && len(p.items[contraband.ClassShingle]) >= 3 {
+				continue // as in search.leak
+			}
+			shared.count[class] = len(ids)
+			for _, id := range ids {
+				it := &c.items.list[id]
+				key := binary.BigEndian.Uint64(it.s[:])
+				next, ok := o.heads[key]
+				if !ok {
+					next = -1
+				}
+				o.heads[key] = int32(len(o.owners))
+				o.owners = append(o.owners, owner{pile, next})
+				switch {
+				case ok:
+				case it.class == contraband.ClassShingle:
+					o.ranks = append(o.ranks, c.f.Rank(it.class, it.plain))
+				case it.class.Filtered():
+					o.values = append(o.values, filter.Value(it.class, it.plain))
+				}
+			}
+		}
+		o.piles = append(o.piles, shared)
+	}
+	return nil
+}
+
+// freeze ends the adding.
+func (o *overlaps) freeze() {
+	o.f = canon.NewEverywhere(o.key, o.values, o.ranks, nil)
+	o.ranks, o.values = nil, nil
+}
+
+// A holder searches what one task's run is given. It is used by one goroutine.
+// nil searches nothing.
+type holder struct {
+	o    *overlaps
+	f    *canon.Fingerprinter
+	task int32
+}
+
+func (o *overlaps) holder() *holder {
+	if o == nil {
+		return nil
+	}
+	return &holder{o: o, f: o.f.Clone()}
+}
+
+// of sets the task whose turn it is.
+func (h *holder) of(task int) *holder {
+	if h != nil {
+		h.task = int32(task)
+	}
+	return h
+}
+
+// A look is the search of one object. nil searches nothing.
+type look struct {
+	h      *holder
+	name   string
+	c      *content
+	stream *canon.Stream // nil if another look searches the same content
+	hits   map[int32]bool
+}
+
+// begin starts the search of an object. Contents of one id are one content.
+func (h *holder) begin(name string, id []byte) *look {
+	if h == nil {
+		return nil
+	}
+	h.o.mu.Lock()
+	defer h.o.mu.Unlock()
+	c, ok := h.o.seen[string(id)]
+	l := &look{h: h, name: name, c: c}
+	if !ok {
+		l.c = &content{done: make(chan struct{})}
+		h.o.seen[string(id)] = l.c
+		l.stream = h.f.Whole(false)
+	}
+	return l
+}
+
+func (l *look) emit(_ contraband.Class, s [32]byte) {
+	if head, ok := l.h.o.heads[binary.BigEndian.Uint64(s[:])]; ok {
+		if l.hits == nil {
+			l.hits = map[int32]bool{}
+		}
+		l.hits[head] = true
+	}
+}
+
+func (l *look) chunk(p []byte) {
+	if l != nil && l.stream != nil {
+		l.stream.Chunk(p, l.emit)
+	}
+}
+
+// end is the end of the object itself; views of it may follow.
+func (l *look) end() {
+	if l != nil && l.stream != nil {
+		l.stream.End(l.emit)
+	}
+}
+
+func (l *look) object(content []byte) {
+	if l != nil && l.stream != nil {
+		l.h.f.Object(content, false, l.emit)
+	}
+}
+
+// done notes what was found. A content waits only for what it holds itself, so
+// two looks never wait for each other.
+func (l *look) done() {
+	if l == nil {
+		return
+	}
+	if l.stream != nil {
+		for head := range l.hits { // sorted below
+			l.c.hits = append(l.c.hits, head)
+		}
+		slices.Sort(l.c.hits)
+		close(l.c.done)
+	}
+	<-l.c.done
+	if len(l.c.hits) > 0 {
+		l.h.o.mu.Lock()
+		l.h.o.held = append(l.h.o.held, holding{l.h.task, l.name, l.c.hits})
+		l.h.o.mu.Unlock()
+	}
+}
+
+// An OverlapError says that one task gives another's answer away, or that two
+// have the same.
+type OverlapError struct {
+	Other     string // the other task
+	Object    string // what holds it: "the prompt", a path in the workspace, a git object; "" if both have it as ground truth
+	Source    string // of the other task
+	What      string // "a whole object", "fragments", ...
+	Hits      int
+	Threshold int
+	More      int // further tasks that it concerns
+}
+
+func (e *OverlapError) Error() string {
+	more := ""
+	if e.More > 0 {
+		more = fmt.Sprintf("; and so for %d more tasks", e.More)
+	}
+	if e.Object == "" {
+		return fmt.Sprintf("it has the answer of task %q: got %d in common with %s of that (%s), want fewer than %d (give them different answers, or leave one out)%s", e.Other, e.Hits, e.Source, e.What, e.Threshold, more)
+	}
+	return fmt.Sprintf("it gives away the answer of task %q: %s holds %s of %s of that: got %d, want fewer than %d (take it out, or say overlap: report if it must be so)%s",
+		e.Other, e.Object, e.What, e.Source, e.Hits, e.Threshold, more)
+}
+
+// counts is how many items of one pile were met, by class.
+type classCounts [contraband.ClassAtom + 1]int
+
+// over is the first class of which n reaches the threshold of p.
+func (p *sharedPile) over(n *classCounts) (class contraband.Class, limit int, ok bool) {
+	for class := contraband.ClassCanary; class <= contraband.ClassAtom; class++ {
+		limit := int(contraband.Threshold(class, padded(p.count[class]), p.count[class]))
+		if p.count[class] > 0 && n[class] >= limit {
+			return class, limit, true
+		}
+	}
+	return 0, 0, false
+}
