@@ -100,7 +100,8 @@ const (
 	MethodWilson = "wilson-95"
 	// MethodClustered is the normal interval with the standard error clustered by
 	// task (Miller 2024, arXiv:2411.00640, section 2.2): that of the mean of the
-	// tasks' values, so that trials of one task do not count as independent.
+	// tasks' values, so that trials of one task do not count as independent. Cut to
+	// 0 to 1 if all values are in there.
 	MethodClustered = "clustered-normal-95"
 	// MethodNone stands where there is no interval: no task, or one task with a
 	// value between 0 and 1.
@@ -118,9 +119,10 @@ func interval(values []*big.Rat) Interval {
 		return Interval{Method: MethodNone}
 	}
 	count := new(big.Rat).SetInt64(n)
-	binary := true
+	binary, share := true, true
 	for _, v := range values {
 		binary = binary && (v.Sign() == 0 || v.Cmp(one) == 0)
+		share = share && v.Sign() >= 0 && v.Cmp(one) <= 0
 	}
 	if binary {
 		// (p + zz/2n +- z sqrt(p(1-p)/n + zz/4nn)) / (1 + zz/n)
@@ -147,10 +149,14 @@ func interval(values []*big.Rat) Interval {
 	}
 	sum.Quo(sum, new(big.Rat).SetInt64(n*(n-1)))
 	half := new(big.Rat).Mul(z, sqrt(sum))
-	return Interval{
-		Low:  printDecimal(new(big.Rat).Sub(mean, half)),
-		High: printDecimal(new(big.Rat).Add(mean, half)), Method: MethodClustered,
+	low, high := new(big.Rat).Sub(mean, half), new(big.Rat).Add(mean, half)
+	if share && low.Sign() < 0 {
+		low.SetInt64(0)
 	}
+	if share && high.Cmp(one) > 0 {
+		high.SetInt64(1)
+	}
+	return Interval{Low: printDecimal(low), High: printDecimal(high), Method: MethodClustered}
 }
 
 // meanOf is nil without values.

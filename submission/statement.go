@@ -38,7 +38,6 @@ const (
 )
 
 // A Statement is the payload of a submission. As parsed it is unauthenticated.
-// Fields stand in the order of their JSON names, as RFC 8785 writes them.
 type Statement struct {
 	Type          string           `json:"_type"`
 	Predicate     Predicate        `json:"predicate"`
