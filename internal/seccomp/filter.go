@@ -67,7 +67,7 @@ func (a *Arch) Filter() []Insn {
 		p = append(p, Insn{jge, 0, 1, x32Bit}, Insn{ret, 0, 0, retKill})
 	}
 	ruled := map[int32]bool{}
-	for _, r := range argRules {
+	for _, r := range a.argRules {
 		if nr, ok := a.number[r.name]; ok {
 			ruled[nr] = true
 		}
@@ -96,7 +96,7 @@ func (a *Arch) Filter() []Insn {
 // returns, so it may clobber the accumulator.
 func (a *Arch) ruled(nr int32) []Insn {
 	var p []Insn
-	for _, r := range argRules {
+	for _, r := range a.argRules {
 		if n, ok := a.number[r.name]; !ok || n != nr {
 			continue
 		}

@@ -3,6 +3,7 @@ package seccomp
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -146,16 +147,21 @@ type Arch struct {
 	number map[string]int32
 	base   map[int32]Verdict
 	rules  map[int32][]argRule
+
+	argRules []argRule // all of them, in order
 }
 
 // The tables are made when they are asked for: each start of the program would
 // pay for them.
 var (
-	amd64 = sync.OnceValue(func() *Arch { return newArch("amd64", 0xC000003E, true, amd64Runs) })
-	arm64 = sync.OnceValue(func() *Arch { return newArch("arm64", 0xC00000B7, false, arm64Runs) })
+	amd64 = sync.OnceValue(func() *Arch { return newAMD64(nil) })
+	arm64 = sync.OnceValue(func() *Arch { return newARM64(nil) })
 )
 
-func newArch(name string, audit uint32, x32 bool, runs []run) *Arch {
+func newAMD64(c *changes) *Arch { return newArch("amd64", 0xC000003E, true, amd64Runs, c) }
+func newARM64(c *changes) *Arch { return newArch("arm64", 0xC00000B7, false, arm64Runs, c) }
+
+func newArch(name string, audit uint32, x32 bool, runs []run, c *changes) *Arch {
 	a := &Arch{Name: name, audit: audit, x32: x32,
 		names: map[int32]string{}, number: map[string]int32{}, base: map[int32]Verdict{}, rules: map[int32][]argRule{}}
 	for _, r := range runs {
@@ -177,7 +183,15 @@ func newArch(name string, audit uint32, x32 bool, runs []run) *Arch {
 	set(notify, Verdict{Notify, 0})
 	set(allow, Verdict{Allow, 0})
 	set(quiet, Verdict{Quiet, syscall.ENOSYS})
-	for _, r := range argRules {
+	rules := argRules
+	if c != nil {
+		for _, b := range c.base {
+			set(b.names, b.verdict)
+		}
+		rules = append(slices.Clone(c.rules), rules...)
+	}
+	a.argRules = rules
+	for _, r := range rules {
 		if nr, ok := a.number[r.name]; ok {
 			a.rules[nr] = append(a.rules[nr], r)
 		}
@@ -188,6 +202,10 @@ func newArch(name string, audit uint32, x32 bool, runs []run) *Arch {
 // Native is the table of the machine that the program was built for. It is an
 // error on an architecture without one.
 func Native() (*Arch, error) {
+	return native(amd64, arm64)
+}
+
+func native(amd64, arm64 func() *Arch) (*Arch, error) {
 	switch runtime.GOARCH {
 	case "amd64":
 		return amd64(), nil

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -135,14 +136,14 @@ func action(v Verdict) uint32 {
 // assembled program what Decide says.
 func TestFilterEqualsDecide(t *testing.T) {
 	values := []uint64{0, 1, 17, 0xffffffff, 1 << 32, 0xdeadbeef_00000000}
-	for _, r := range argRules {
+	for _, r := range append(slices.Clone(plainChanges.rules), argRules...) {
 		for _, v := range r.values {
 			for _, w := range []uint64{uint64(v), uint64(v) + 1, uint64(v) - 1, uint64(v) | 0xabcd<<32} {
 				values = append(values, w)
 			}
 		}
 	}
-	for _, a := range arches {
+	for _, a := range append(slices.Clone(arches), plainAMD64(), plainARM64()) {
 		vm := machine(t, a)
 		for nr := uint32(0); nr < 1024; nr++ {
 			for _, v := range values {
