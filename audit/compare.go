@@ -158,21 +158,30 @@ func (s *Submission) totals() {
 	s.total("plain", &p.Score.Plain, &plain, submission.Plain)
 	s.total("ruled", &p.Score.Ruled, &ruled, submission.Ruled)
 
-	// A cell whose receipt is not there carries no score.
-	real := make([]submission.Cell, len(p.Grid))
+	// Where no bundle verifies, the cell carries no score. That was reported: a score
+	// is called too high only for what receipts say.
+	real, charitable := make([]submission.Cell, len(p.Grid)), make([]submission.Cell, len(p.Grid))
 	for i := range p.Grid {
 		c := s.cell(i)
 		real[i] = submission.Cell{Task: c.Task, Trial: c.Trial, Attempt: c.Attempt, State: c.State, Score: c.Score}
+		charitable[i] = real[i]
+		if c.State == Invalid {
+			charitable[i] = p.Grid[i]
+		}
 	}
 	score := submission.Score{Headline: p.Score.Headline, Rule: p.Score.Rule, K: p.Score.K}
-	if score.Plain, score.Ruled, err = submission.Totals(s.rule, p.Benchmark.Tasks, p.Trials, real); err != nil {
+	score.Plain, score.Ruled, err = submission.Totals(s.rule, p.Benchmark.Tasks, p.Trials, real)
+	carried := score
+	if err == nil {
+		carried.Plain, carried.Ruled, err = submission.Totals(s.rule, p.Benchmark.Tasks, p.Trials, charitable)
+	}
+	if err != nil {
 		s.find(ScoreMismatch, -1, "", "%v", err)
 		return
 	}
 	s.Recomputed = &score
-	stated, carried := p.Score.Of(p.Score.Headline), score.Of(p.Score.Headline)
-	if above(stated.Value, carried.Value) {
-		s.find(ScoreAbove, -1, "", "the submission says %s, its receipts carry %s", stated.Value, orNone(carried.Value))
+	if stated, most := p.Score.Of(p.Score.Headline).Value, carried.Of(p.Score.Headline).Value; above(stated, most) {
+		s.find(ScoreAbove, -1, "", "the submission says %s, its receipts carry %s", stated, orNone(most))
 	}
 }
 
