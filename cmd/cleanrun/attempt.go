@@ -138,9 +138,7 @@ func (j attemptJob) run(warn func(string, ...any)) (*sandbox.Result, error) {
 		stdin: in, stdout: out, stderr: io.Discard,
 	}
 	res, _, err := doRun(o, nil, warn)
-	if ended := stop(); ended != nil {
-		warn("%v", ended)
-	}
+	err = errors.Join(err, stop())
 	if res == nil {
 		return nil, err
 	}

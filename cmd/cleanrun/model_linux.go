@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -49,7 +50,7 @@ func keepModel(command []string) int {
 	go func() {
 		_ = cmd.Wait() // the state says it
 		code := cmd.ProcessState.ExitCode()
-		if s := cmd.ProcessState.Sys().(unix.WaitStatus); s.Signaled() {
+		if s := cmd.ProcessState.Sys().(syscall.WaitStatus); s.Signaled() {
 			code = 128 + int(s.Signal())
 		}
 		ended <- code

@@ -11,9 +11,15 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+// stageTest is the name under which a test starts this program as cleanrun.
+const stageTest = "cleanrun: test"
+
 func TestMain(m *testing.M) {
 	sandbox.Stage()
 	attemptStage()
+	if os.Args[0] == stageTest {
+		main()
+	}
 	testscript.Main(m, map[string]func(){"cleanrun": main})
 }
 
