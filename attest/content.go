@@ -48,31 +48,32 @@ type sight struct {
 func (j *judge) content() {
 	j.slots = make([]slot, j.ix.slots)
 	j.tallies = make([]tally, len(j.ix.set.Groups))
-	replies := make([]bool, len(j.ix.in))    // items in the replies so far
-	hits := make([][]int, len(j.ev.entries)) // per entry, computed once
-	computed := make([]bool, len(j.ev.entries))
-	for i := range j.ev.events {
-		e := &j.ev.events[i]
-		if e.entry < 0 || e.phase == journal.PhaseGrade {
-			continue
+	replies := make([]bool, len(j.ix.in))  // items in the replies so far
+	hits := make([][]int, len(j.ev.bases)) // per entry, computed once
+	computed := make([]bool, len(j.ev.bases))
+	j.ev.walk(func(seq uint64, e *event) {
+		if e.entry == nil || e.phase == journal.PhaseGrade {
+			return
 		}
 		if e.origin == journal.OriginReply {
 			j.replied = true
 		}
 		j.spoken = j.spoken || e.origin == journal.OriginModel && e.size > 0
-		base := j.ev.base(i)
-		if !computed[base] {
-			hits[base], computed[base] = j.ix.hits(j.ev.entries[base].Digests), true
+		if e.base == noBase {
+			return
 		}
-		found := hits[base]
+		if !computed[e.base] {
+			hits[e.base], computed[e.base] = j.ix.hits(j.ev.bases[e.base].digests), true
+		}
+		found := hits[e.base]
 		if len(found) == 0 {
-			continue
+			return
 		}
 		from := len(j.sights)
 		for _, n := range found {
 			for _, m := range j.ix.in[n] {
 				replied := j.ix.replied(m.group, n, found, replies)
-				j.enter(uint64(i), e, m, replied)
+				j.enter(seq, e, m, replied)
 			}
 		}
 		if e.origin == journal.OriginReply {
@@ -81,7 +82,7 @@ func (j *judge) content() {
 			}
 		}
 		j.sights = append(j.sights[:from], distinct(j.sights[from:])...)
-	}
+	})
 }
 
 func distinct(s []sight) []sight {

@@ -95,8 +95,9 @@ type judge struct {
 	slots   []slot  // by member slot
 	tallies []tally // by group number
 	sights  []sight
-	replied bool // some reply was parsed
-	spoken  bool // some byte came on an opaque model channel so far
+	replied bool   // some reply was parsed
+	spoken  bool   // some byte came on an opaque model channel so far
+	channel uint64 // bytes of it
 }
 
 // note adds to a reason. Its event is the first row concerned, or 0 if only the
@@ -119,8 +120,7 @@ func (j *judge) note(id string, event, count uint64) {
 func (j *judge) rows() {
 	c, v := &j.out.Counts, &j.out.Coverage
 	c.Events = j.ev.Size()
-	for i := range j.ev.events {
-		e, seq := &j.ev.events[i], uint64(i)
+	j.ev.walk(func(seq uint64, e *event) {
 		graded := e.phase == journal.PhaseGrade
 		if e.flags&journal.FlagOutOfScope != 0 {
 			if graded {
@@ -149,13 +149,16 @@ func (j *judge) rows() {
 				j.note(ReasonUnstable, seq, 1)
 			}
 		}
-		if e.entry < 0 {
-			continue
+		if e.origin == journal.OriginModel {
+			j.channel += e.size
 		}
-		entry := &j.ev.entries[e.entry]
+		entry := e.entry
+		if entry == nil {
+			return
+		}
 		v.add(entry)
 		if graded {
-			continue
+			return
 		}
 		if entry.Opaque > 0 {
 			j.note(ReasonOpaque, seq, 1)
@@ -167,7 +170,7 @@ func (j *judge) rows() {
 		if e.phase == journal.PhaseAgent {
 			c.Activity++
 		}
-	}
+	})
 	if c.Activity == 0 {
 		j.note(ReasonIdle, 0, 1)
 	}
@@ -239,16 +242,7 @@ func (j *judge) controls(salt [16]byte) {
 }
 
 func (j *judge) controlSeen(d [DigestSize]byte) bool {
-	for i := range j.ev.events {
-		e := &j.ev.events[i]
-		if e.flags&journal.FlagControl == 0 || e.entry < 0 {
-			continue
-		}
-		if containsDigest(j.ev.entries[j.ev.base(i)].Digests, d) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(j.ev.opened, func(base int32) bool { return containsDigest(j.ev.bases[base].digests, d) })
 }
 
 // containsDigest searches sorted digests.
@@ -295,18 +289,12 @@ func (j *judge) derivation() *Derivation {
 	slices.SortStableFunc(d.Findings, func(a, b Finding) int { return cmp.Compare(a.Event, b.Event) })
 	for _, c := range j.ev.start.Channels {
 		if c.Role == roleModel {
-			d.NotCovered = append(d.NotCovered, ChannelClaim{c.Name, c.Role, j.ev.modelBytes(c.Name)})
+			var bytes uint64
+			if c.Name == "stdin" {
+				bytes = j.channel
+			}
+			d.NotCovered = append(d.NotCovered, ChannelClaim{c.Name, c.Role, bytes})
 		}
 	}
 	return d
-}
-
-// modelBytes sums what went through a channel.
-func (ev *Evidence) modelBytes(channel string) (n uint64) {
-	for i := range ev.events {
-		if e := &ev.events[i]; e.origin == journal.OriginModel && channel == "stdin" {
-			n += e.size
-		}
-	}
-	return n
 }

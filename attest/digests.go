@@ -37,34 +37,24 @@ func DigestRoot(digests []byte) [32]byte {
 	return t.Root()
 }
 
+// noDigests is the root over no digest.
+var noDigests = DigestRoot(nil)
+
 // checkDigests compares each entry's root with its digests, on all processors.
 // The error is that of the first event that is wrong, however the work fell.
 func (ev *Evidence) checkDigests() error {
-	bad := make([]bool, len(ev.entries))
-	parallel(len(bad), func(i int) {
-		e := &ev.entries[i]
-		bad[i] = e.Same == nil && DigestRoot(e.Digests) != e.Root
-	})
+	bad := make([]bool, len(ev.bases))
+	parallel(len(bad), func(i int) { bad[i] = DigestRoot(ev.bases[i].digests) != ev.bases[i].root })
 	wrong := slices.Index(bad, true)
 	if wrong < 0 {
 		return nil
 	}
-	e := &ev.entries[wrong]
+	b := &ev.bases[wrong]
 	return &EvidenceError{
-		Rule: RuleRoot, Event: ev.eventOf(wrong),
-		Got:  fmt.Sprintf("root %x", e.Root),
-		Want: fmt.Sprintf("%x, of its %d digests", DigestRoot(e.Digests), len(e.Digests)/DigestSize),
+		Rule: RuleRoot, Event: b.seq,
+		Got:  fmt.Sprintf("root %x", b.root),
+		Want: fmt.Sprintf("%x, of its %d digests", DigestRoot(b.digests), len(b.digests)/DigestSize),
 	}
-}
-
-// eventOf finds the row of an entry.
-func (ev *Evidence) eventOf(entry int) uint64 {
-	for i := range ev.events {
-		if ev.events[i].entry == int32(entry) {
-			return uint64(i)
-		}
-	}
-	return 0
 }
 
 // A sighting is one digest in one row. The first of each digest goes into the
@@ -143,20 +133,20 @@ func (ev *Evidence) rebuild(stated uint64) (n uint64, root [32]byte, err error) 
 // bits: part i is from ends[i] to ends[i+1].
 func (ev *Evidence) deal() (all []sighting, ends []int) {
 	total := 0
-	for i := range ev.entries {
-		total += len(ev.entries[i].Digests) / DigestSize
+	for i := range ev.bases {
+		total += len(ev.bases[i].digests) / DigestSize
 	}
 	width := min(max(bits.Len(uint(total/partSize)), 1), 16)
 	part := func(d []byte) int { return int(binary.BigEndian.Uint16(d)) >> (16 - width) }
 
-	// Each worker takes a range of rows. It counts, is told where its digests of
+	// Each worker takes a range of entries. It counts, is told where its digests of
 	// each part go, and writes them there.
 	workers := runtime.GOMAXPROCS(0)
 	next := make([][]int, workers)
-	rows := func(w int) (from, to int) { return w * len(ev.events) / workers, (w + 1) * len(ev.events) / workers }
+	entries := func(w int) (from, to int) { return w * len(ev.bases) / workers, (w + 1) * len(ev.bases) / workers }
 	parallel(workers, func(w int) {
 		next[w] = make([]int, 1<<width)
-		from, to := rows(w)
+		from, to := entries(w)
 		ev.eachDigest(from, to, func(d []byte, _ uint32, _ journal.Direction) { next[w][part(d)]++ })
 	})
 	ends = make([]int, 1<<width+1)
@@ -170,7 +160,7 @@ func (ev *Evidence) deal() (all []sighting, ends []int) {
 	all = make([]sighting, total)
 	parallel(workers, func(w int) {
 		to := next[w]
-		from, end := rows(w)
+		from, end := entries(w)
 		ev.eachDigest(from, end, func(d []byte, row uint32, dir journal.Direction) {
 			at := &to[part(d)]
 			all[*at] = sighting{binary.BigEndian.Uint64(d), binary.BigEndian.Uint64(d[8:]), row, dir}
@@ -203,17 +193,13 @@ func firsts(p []sighting) []sighting {
 	return slices.CompactFunc(p, func(a, b sighting) bool { return a.hi == b.hi && a.lo == b.lo })
 }
 
-// eachDigest visits the digests of all rows in a range that have some of their
+// eachDigest visits the digests of a range of entries that have some of their
 // own. A row that refers to an earlier one adds no first sighting.
 func (ev *Evidence) eachDigest(from, to int, visit func(d []byte, row uint32, dir journal.Direction)) {
 	for i := from; i < to; i++ {
-		e := &ev.events[i]
-		if e.entry < 0 {
-			continue
-		}
-		digests := ev.entries[e.entry].Digests
-		for at := 0; at < len(digests); at += DigestSize {
-			visit(digests[at:at+DigestSize], uint32(i), e.dir)
+		b := &ev.bases[i]
+		for at := 0; at < len(b.digests); at += DigestSize {
+			visit(b.digests[at:at+DigestSize], uint32(b.seq), b.dir)
 		}
 	}
 }

@@ -5,7 +5,12 @@ import "github.com/cleanrun-dev/cleanrun/journal"
 // SetOrigin changes where a row's content comes from. Parsed model channels and
 // the network have no operation yet, so no journal can hold their origins; the
 // verdict function knows them already.
-func (e *Evidence) SetOrigin(seq uint64, o journal.Origin) { e.events[seq].origin = o }
+func (e *Evidence) SetOrigin(seq uint64, o journal.Origin) {
+	if e.origins == nil {
+		e.origins = map[uint64]journal.Origin{}
+	}
+	e.origins[seq] = o
+}
 
 // ReasonIDs is the closed list.
 func ReasonIDs() []string { return reasonOrder }

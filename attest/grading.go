@@ -40,15 +40,16 @@ type guardRow struct {
 }
 
 type gradeRow struct {
-	seq  uint64
 	op   journal.Op
 	proc uint32
 	// child of a fork, object of everything else
 	number uint32
+	base   int32 // of its content
 }
 
-// read takes one row. class is where the row's path lies, or 0 without a path.
-func (g *graded) read(seq uint64, r *journal.Row, class scope.Class) {
+// read takes one row. class is where the row's path lies, or 0 without a path;
+// base is the entry that holds its content's digests.
+func (g *graded) read(seq uint64, r *journal.Row, class scope.Class, base int32) {
 	switch r.Op {
 	case journal.OpPhase:
 		g.ends = append(g.ends, phaseRow{r.Phase, *r.End, seq})
@@ -65,10 +66,10 @@ func (g *graded) read(seq uint64, r *journal.Row, class scope.Class) {
 		g.began = true
 		switch r.Op {
 		case journal.OpFork:
-			g.rows = append(g.rows, gradeRow{seq, r.Op, r.Proc, r.Child})
+			g.rows = append(g.rows, gradeRow{r.Op, r.Proc, r.Child, noBase})
 		case journal.OpOpen, journal.OpExec, journal.OpInterp, journal.OpStdout, journal.OpStderr:
 			if r.Dir != journal.DirNone && r.Result == 0 {
-				g.rows = append(g.rows, gradeRow{seq, r.Op, r.Proc, r.Object})
+				g.rows = append(g.rows, gradeRow{r.Op, r.Proc, r.Object, base})
 			}
 		}
 	}
@@ -272,7 +273,7 @@ func (j *judge) opened() (shared uint64, signal, tests, answer bool) {
 		if r.op == journal.OpExec {
 			h = held{} // a new image
 		}
-		inTest, inSignal, whole := j.standing(r.seq)
+		inTest, inSignal, whole := j.standing(r.base)
 		if r.op == journal.OpStdout || r.op == journal.OpStderr {
 			signal = signal || inSignal
 			continue
@@ -290,13 +291,12 @@ func (j *judge) opened() (shared uint64, signal, tests, answer bool) {
 
 // standing tells whether a row alone holds a source of hidden tests or a
 // completion signal, at or above its limit, and whether a hidden test whole.
-func (j *judge) standing(seq uint64) (test, signal, whole bool) {
-	i := int(seq)
-	if j.ev.events[i].entry < 0 {
+func (j *judge) standing(base int32) (test, signal, whole bool) {
+	if base == noBase {
 		return false, false, false
 	}
 	found := map[int]uint32{}
-	for _, n := range j.ix.hits(j.ev.entries[j.ev.base(i)].Digests) {
+	for _, n := range j.ix.hits(j.ev.bases[base].digests) {
 		for _, m := range j.ix.in[n] {
 			found[m.group]++
 		}

@@ -63,30 +63,52 @@ func (e *EvidenceError) Unwrap() error { return e.Cause }
 // head that the header names, entries that cover every byte of the rows'
 // contents and have the roots that they name, and the tree over all digests.
 // Nothing says yet who made it: that is the signature's business. It keeps the
-// pack's bytes, which must not change.
+// pack's bytes, which must not change, and beside them what grows with the
+// distinct contents and paths of the run, but not with its rows: those are read
+// again where they are needed.
 type Evidence struct {
+	pack    []byte
 	header  Header
 	trailer Trailer
 	start   *journal.Start
 	final   *journal.Final // nil if the journal is open
 	summary journal.Summary
 	first   []byte // bytes of row 0
-	events  []event
-	entries []Entry // of the events that have one, in order
 	graded  graded
+
+	marks   []int               // where in pack each stride-th item begins
+	bases   []base              // entries that hold digests of their own, in order
+	baseOf  map[uint64]int32    // their rows
+	empties map[uint64][32]byte // rows without digests of their own that others refer to, and the root that they state
+	opened  []int32             // bases of control rows, each once
+
+	origins map[uint64]journal.Origin // that tests put in place of the rows'
 }
 
-// An event is what the verdict needs of a row.
+// A base is an entry that holds digests of its own.
+type base struct {
+	seq     uint64
+	dir     journal.Direction
+	root    [32]byte
+	digests []byte
+}
+
+// stride is how many items are read to find one.
+const stride = 64
+
+// noBase is the base of a row without content or without digests.
+const noBase = -1
+
+// An event is what the verdict needs of a row. It lives until the next one.
 type event struct {
 	phase  journal.Phase
 	op     journal.Op
 	dir    journal.Direction
 	origin journal.Origin
 	flags  journal.Flags
-	object uint32
-	entry  int32 // index in entries, -1 for none
 	size   uint64
-	row    []byte
+	entry  *Entry // nil without content
+	base   int32  // number in bases
 }
 
 // Start is row 0's content.
@@ -107,45 +129,86 @@ func (e *Evidence) Digests() uint64 { return e.trailer.Digests }
 // Root is the RFC 9162 root over the rows: with Size, the journal head.
 func (e *Evidence) Root() [32]byte { return e.header.Root }
 
-// Row returns row seq and its entry (nil without content). The caller must not
-// change the entry. It panics if there is no such row.
+// Row returns row seq and its entry (nil without content). It panics if there is
+// no such row.
 func (e *Evidence) Row(seq uint64) (*journal.Row, *Entry) {
-	ev := &e.events[seq]
-	row, err := journal.ParseRow(ev.row)
-	if err != nil {
-		panic("attest: a row that was read cannot be read again: " + err.Error())
+	if seq >= e.header.Rows {
+		panic(fmt.Sprintf("attest: row %d of %d", seq, e.header.Rows))
 	}
-	if ev.entry < 0 {
-		return &row, nil
-	}
-	return &row, &e.entries[ev.entry]
+	it := e.at(seq)
+	return parsed(it.row), it.entry.clone()
 }
 
 // Rows returns all rows with their entries, in order.
 func (e *Evidence) Rows() iter.Seq2[*journal.Row, *Entry] {
 	return func(yield func(*journal.Row, *Entry) bool) {
-		for i := range e.events {
-			if !yield(e.Row(uint64(i))) {
-				return
-			}
+		e.items(0, func(_ uint64, it *item) bool { return yield(parsed(it.row), it.entry.clone()) })
+	}
+}
+
+// walk visits all rows in order.
+func (e *Evidence) walk(visit func(seq uint64, ev *event)) {
+	var ev event
+	e.items(0, func(seq uint64, it *item) bool {
+		row := parsed(it.row)
+		ev = event{row.Phase, row.Op, row.Dir, row.Origin, row.Flags, row.Size, it.entry, e.base(seq, it.entry)}
+		if o, ok := e.origins[seq]; ok {
+			ev.origin = o
+		}
+		visit(seq, &ev)
+		return true
+	})
+}
+
+// at reads item seq. It lives until the next one is read.
+func (e *Evidence) at(seq uint64) (found *item) {
+	e.items(seq/stride*stride, func(n uint64, it *item) bool {
+		found = it
+		return n < seq
+	})
+	return found
+}
+
+// items reads the pack again from item seq on, a multiple of stride.
+func (e *Evidence) items(seq uint64, visit func(seq uint64, it *item) bool) {
+	s, it := &sequence{data: e.pack, at: e.marks[seq/stride]}, new(item)
+	for ; seq < e.header.Rows; seq++ {
+		if err := s.item(it); err != nil {
+			panic("attest: an item that was read cannot be read again: " + err.Error())
+		}
+		if !visit(seq, it) {
+			return
 		}
 	}
 }
 
-// base is the entry that holds the digests of event i's entry.
-func (e *Evidence) base(i int) int32 {
-	n := e.events[i].entry
-	if same := e.entries[n].Same; same != nil {
-		n = e.events[*same].entry
+func parsed(raw []byte) *journal.Row {
+	row, err := journal.ParseRow(raw)
+	if err != nil {
+		panic("attest: a row that was read cannot be read again: " + err.Error())
 	}
-	return n
+	return &row
+}
+
+// base is the number of the entry that holds the digests of a row's entry.
+func (e *Evidence) base(seq uint64, entry *Entry) int32 {
+	if entry == nil {
+		return noBase
+	}
+	if entry.Same != nil {
+		seq = *entry.Same
+	}
+	if n, ok := e.baseOf[seq]; ok {
+		return n
+	}
+	return noBase
 }
 
 // ReadEvidence reads a whole pack and checks its structure (spec/evidence.md,
 // steps 1 to 9). It returns no partial result; an error is an *EvidenceError for
 // the first event that breaks a rule, or for the pack. Evidence refers to pack.
 func ReadEvidence(pack []byte) (*Evidence, error) {
-	ev := new(Evidence)
+	ev := &Evidence{pack: pack, baseOf: map[uint64]int32{}, empties: map[uint64][32]byte{}}
 	seq := &sequence{data: pack}
 	if err := ev.readHeader(seq); err != nil {
 		return nil, err
@@ -198,36 +261,47 @@ func (ev *Evidence) readHeader(seq *sequence) error {
 func (ev *Evidence) readItems(seq *sequence) error {
 	chain := journal.NewChecker()
 	var seen, canonical uint64
-	ev.events = make([]event, 0, ev.header.Rows)
+	controls := map[int32]bool{}
+	it := new(item)
 	for n := range ev.header.Rows {
-		raw, entry, err := seq.item()
-		if err != nil {
+		if n%stride == 0 {
+			ev.marks = append(ev.marks, seq.at)
+		}
+		if err := seq.item(it); err != nil {
 			return shape(n, err)
 		}
-		row, err := chain.Add(raw)
+		row, err := chain.Add(it.row)
 		if err != nil {
 			return &EvidenceError{Rule: RuleJournal, Event: n, Cause: err}
 		}
 		if row.Start != nil {
-			ev.start, ev.first = row.Start, raw
+			ev.start, ev.first = row.Start, it.row
 		}
-		if phases := ev.start.Phases; phases != nil {
-			ev.graded.read(n, &row, chain.Class(row.Path))
-		}
-		e := event{row.Phase, row.Op, row.Dir, row.Origin, row.Flags, row.Object, -1, row.Size, raw}
-		if err := ev.checkEntry(n, &e, entry); err != nil {
+		if err := ev.checkEntry(n, &row, it.entry); err != nil {
 			return err
 		}
-		if entry != nil {
-			e.entry = int32(len(ev.entries))
-			ev.entries = append(ev.entries, *entry)
+		if e := it.entry; e != nil {
+			if len(e.Digests) > 0 {
+				ev.baseOf[n] = int32(len(ev.bases))
+				ev.bases = append(ev.bases, base{n, row.Dir, e.Root, e.Digests})
+			} else if e.Same == nil && e.Root != noDigests {
+				// Its digests are none, and the root is of some.
+				ev.bases = append(ev.bases, base{n, row.Dir, e.Root, nil})
+			}
 			// No sum can wrap: each part was at most 2^53 before.
-			seen, canonical = seen+entry.Seen, canonical+min(entry.Canonical, maxExact+1)
+			seen, canonical = seen+e.Seen, canonical+min(e.Canonical, maxExact+1)
 			if seen > maxExact || canonical > maxExact {
 				return &EvidenceError{Rule: RuleCoverage, Event: n, Got: "more bytes than can be counted exactly", Want: "at most 2^53-1"}
 			}
 		}
-		ev.events = append(ev.events, e)
+		at := ev.base(n, it.entry)
+		if row.Flags&journal.FlagControl != 0 && at != noBase && !controls[at] {
+			controls[at] = true
+			ev.opened = append(ev.opened, at)
+		}
+		if phases := ev.start.Phases; phases != nil {
+			ev.graded.read(n, &row, chain.Class(row.Path), at)
+		}
 	}
 	ev.summary = chain.Summary()
 	ev.final = ev.summary.Final
@@ -238,13 +312,13 @@ func (ev *Evidence) readItems(seq *sequence) error {
 }
 
 // checkEntry checks what needs no hashing.
-func (ev *Evidence) checkEntry(n uint64, row *event, e *Entry) error {
+func (ev *Evidence) checkEntry(n uint64, row *journal.Row, e *Entry) error {
 	bad := func(rule, got, want string, args ...any) error {
 		return &EvidenceError{Rule: rule, Event: n, Got: got, Want: fmt.Sprintf(want, args...)}
 	}
-	if (e != nil) != (row.size > 0) {
+	if (e != nil) != (row.Size > 0) {
 		if e == nil {
-			return bad(RuleEntry, fmt.Sprintf("%d bytes of content without an entry", row.size), "an entry")
+			return bad(RuleEntry, fmt.Sprintf("%d bytes of content without an entry", row.Size), "an entry")
 		}
 		return bad(RuleEntry, "an entry for a row without content", "null")
 	}
@@ -252,9 +326,9 @@ func (ev *Evidence) checkEntry(n uint64, row *event, e *Entry) error {
 		return nil
 	}
 	// Each part is at most Seen, and Seen is at most 2^53, so the sum cannot wrap.
-	if e.Seen != row.size || e.Seen > maxExact || e.Scanned > e.Seen || e.Baseline > e.Seen || e.Declared > e.Seen ||
+	if e.Seen != row.Size || e.Seen > maxExact || e.Scanned > e.Seen || e.Baseline > e.Seen || e.Declared > e.Seen ||
 		e.Scanned+e.Baseline+e.Declared != e.Seen {
-		return bad(RuleCoverage, fmt.Sprintf("seen %d = scanned %d + baseline %d + declared %d", e.Seen, e.Scanned, e.Baseline, e.Declared), "a sum of the row's size, %d", row.size)
+		return bad(RuleCoverage, fmt.Sprintf("seen %d = scanned %d + baseline %d + declared %d", e.Seen, e.Scanned, e.Baseline, e.Declared), "a sum of the row's size, %d", row.Size)
 	}
 	if e.Opaque > e.Scanned {
 		return bad(RuleCoverage, fmt.Sprintf("%d opaque bytes", e.Opaque), "at most the %d scanned ones", e.Scanned)
@@ -267,31 +341,66 @@ func (ev *Evidence) checkEntry(n uint64, row *event, e *Entry) error {
 	}
 	// Only a stream that the task declared may skip the scan. That a row of
 	// this origin is one, the journal's rules say.
-	if model := row.origin == journal.OriginModel; model != (e.Declared > 0) || (model && e.Declared != e.Seen) {
-		return bad(RuleDeclared, fmt.Sprintf("%d declared bytes of %d, origin %d", e.Declared, e.Seen, row.origin), "all bytes of a row from a declared model channel, else 0")
+	if model := row.Origin == journal.OriginModel; model != (e.Declared > 0) || (model && e.Declared != e.Seen) {
+		return bad(RuleDeclared, fmt.Sprintf("%d declared bytes of %d, origin %d", e.Declared, e.Seen, row.Origin), "all bytes of a row from a declared model channel, else 0")
 	}
 	if err := sortedUnique(e.Digests, DigestSize); err != nil {
 		return bad(RuleDigests, err.Error(), "16-byte digests, sorted and unique")
 	}
 	digests := len(e.Digests) > 0
 	if e.Same != nil {
-		if *e.Same >= n || ev.events[*e.Same].entry < 0 {
+		other, ok := ev.referred(n, *e.Same)
+		if !ok {
 			return bad(RuleSame, fmt.Sprintf("row %d", *e.Same), "an earlier row with content")
 		}
-		other := &ev.entries[ev.events[*e.Same].entry]
-		if digests || other.Same != nil || other.Root != e.Root {
+		if digests || other == nil || other.root != e.Root {
 			return bad(RuleSame, fmt.Sprintf("digests of its own, or row %d, which has another root or refers on", *e.Same), "no digests and a direct reference to a row of the same root")
 		}
-		digests = len(other.Digests) > 0
+		digests = len(other.digests) > 0
 	}
 	least := uint64(minCanonical)
-	if row.flags&journal.FlagText != 0 {
+	if row.Flags&journal.FlagText != 0 {
 		least = minCanonicalText
 	}
 	if e.Canonical >= least && !digests {
 		return bad(RuleNoDigests, fmt.Sprintf("no digest of %d canonical bytes", e.Canonical), "at least one from %d on", least)
 	}
 	return nil
+}
+
+// referred returns what a reference from row n leads to: nothing if that is no
+// earlier row with content, and no base if it refers on.
+func (ev *Evidence) referred(n, same uint64) (*base, bool) {
+	if same >= n {
+		return nil, false
+	}
+	if at, ok := ev.baseOf[same]; ok {
+		return &ev.bases[at], true
+	}
+	if root, ok := ev.empties[same]; ok {
+		return &base{root: root}, true
+	}
+	e := ev.before(same)
+	switch {
+	case e == nil:
+		return nil, false
+	case e.Same != nil:
+		return nil, true
+	}
+	// Remembered, so that it is looked up once however many rows refer to it.
+	ev.empties[same] = e.Root
+	return &base{root: e.Root}, true
+}
+
+// before is the entry of a row that has been read, while later ones have not.
+func (ev *Evidence) before(seq uint64) *Entry {
+	s, it := &sequence{data: ev.pack, at: ev.marks[seq/stride]}, new(item)
+	for range seq%stride + 1 {
+		if s.item(it) != nil {
+			return nil // it could be read before
+		}
+	}
+	return it.entry
 }
 
 // roleModel is the role of a channel whose bytes come from the model.

@@ -106,25 +106,49 @@ func (s *sequence) null() bool {
 	return false
 }
 
-func (s *sequence) item() (row []byte, e *Entry, err error) {
-	if err := s.array(2, "an item"); err != nil {
-		return nil, nil, err
-	}
-	if row, err = s.bytes("a row"); err != nil {
-		return nil, nil, err
-	}
-	if s.null() {
-		return row, nil, nil
-	}
-	e, err = s.entry()
-	return row, e, err
+// An item of a pack. Its memory is used again for the next one.
+type item struct {
+	row   []byte
+	entry *Entry // nil for a row without content
+
+	own  Entry
+	same uint64
 }
 
-func (s *sequence) entry() (*Entry, error) {
-	if err := s.array(10, "an entry or null"); err != nil {
-		return nil, err
+// clone is an entry that lives on.
+func (e *Entry) clone() *Entry {
+	if e == nil {
+		return nil
 	}
-	e := new(Entry)
+	c := *e
+	if e.Same != nil {
+		same := *e.Same
+		c.Same = &same
+	}
+	return &c
+}
+
+func (s *sequence) item(it *item) (err error) {
+	it.entry = nil
+	if err := s.array(2, "an item"); err != nil {
+		return err
+	}
+	if it.row, err = s.bytes("a row"); err != nil {
+		return err
+	}
+	if s.null() {
+		return nil
+	}
+	it.own = Entry{}
+	it.entry = &it.own
+	return s.entry(it)
+}
+
+func (s *sequence) entry(it *item) error {
+	if err := s.array(10, "an entry or null"); err != nil {
+		return err
+	}
+	e := it.entry
 	var bounds uint64
 	for _, f := range []struct {
 		to   *uint64
@@ -135,27 +159,26 @@ func (s *sequence) entry() (*Entry, error) {
 	} {
 		v, err := s.head(majorUint, f.what)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		*f.to = v
 	}
 	if bounds > uint64(allBounds) {
-		return nil, s.fail(fmt.Sprintf("bounds %#x", bounds), fmt.Sprintf("bits of %#x", allBounds))
+		return s.fail(fmt.Sprintf("bounds %#x", bounds), fmt.Sprintf("bits of %#x", allBounds))
 	}
 	e.Bounds = uint32(bounds)
-	if !s.null() {
-		v, err := s.head(majorUint, "same, a row number or null")
-		if err != nil {
-			return nil, err
-		}
-		e.Same = &v
-	}
 	var err error
+	if !s.null() {
+		if it.same, err = s.head(majorUint, "same, a row number or null"); err != nil {
+			return err
+		}
+		e.Same = &it.same
+	}
 	if e.Root, err = s.hash("the entry's root"); err != nil {
-		return nil, err
+		return err
 	}
 	e.Digests, err = s.bytes("the entry's digests")
-	return e, err
+	return err
 }
 
 func (s *sequence) trailer() (t Trailer, err error) {
