@@ -1,0 +1,153 @@
+package attest
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/cleanrun-dev/cleanrun/journal"
+)
+
+// Evidence is a pack whose structure holds: rows that form a journal with the
+// head that the header names, entries that cover every byte of the rows'
+// contents and have the roots that they name, and the tree over all digests.
+// Nothing says yet who made it: that is the signature's business. It keeps the
+// pack's bytes, which must not change, and beside them what grows with the
+// distinct contents and paths of the run, but not with its rows: those are read
+// again where they are needed.
+type Evidence struct {
+	pack    []byte
+	header  Header
+	trailer Trailer
+	start   *journal.Start
+	final   *journal.Final // nil if the journal is open
+	summary journal.Summary
+	first   []byte // bytes of row 0
+	graded  graded
+
+	marks   []int               // where in pack each stride-th item begins
+	bases   []base              // entries that hold digests of their own, in order
+	baseOf  map[uint64]int32    // their rows
+	empties map[uint64][32]byte // rows without digests of their own that others refer to, and the root that they state
+	opened  []int32             // bases of control rows, each once
+
+	origins map[uint64]journal.Origin // that tests put in place of the rows'
+}
+
+// A base is an entry that holds digests of its own.
+type base struct {
+	seq     uint64
+	dir     journal.Direction
+	root    [32]byte
+	digests []byte
+}
+
+// stride is how many items are read to find one.
+const stride = 64
+
+// noBase is the base of a row without content or without digests.
+const noBase = -1
+
+// An event is what the verdict needs of a row. It lives until the next one.
+type event struct {
+	phase  journal.Phase
+	op     journal.Op
+	dir    journal.Direction
+	origin journal.Origin
+	flags  journal.Flags
+	size   uint64
+	entry  *Entry // nil without content
+	base   int32  // number in bases
+}
+
+// Start is row 0's content.
+func (e *Evidence) Start() *journal.Start { return e.start }
+
+// Final is the closing row's content, nil if the journal is open.
+func (e *Evidence) Final() *journal.Final { return e.final }
+
+// Summary is what the journal's rules counted over all rows.
+func (e *Evidence) Summary() journal.Summary { return e.summary }
+
+// Size is the number of rows, at least 1.
+func (e *Evidence) Size() uint64 { return e.header.Rows }
+
+// Digests is the number of distinct digests in the entries.
+func (e *Evidence) Digests() uint64 { return e.trailer.Digests }
+
+// Root is the RFC 9162 root over the rows: with Size, the journal head.
+func (e *Evidence) Root() [32]byte { return e.header.Root }
+
+// Row returns row seq and its entry (nil without content). It panics if there is
+// no such row.
+func (e *Evidence) Row(seq uint64) (*journal.Row, *Entry) {
+	if seq >= e.header.Rows {
+		panic(fmt.Sprintf("attest: row %d of %d", seq, e.header.Rows))
+	}
+	it := e.at(seq)
+	return parsed(it.row), it.entry.clone()
+}
+
+// Rows returns all rows with their entries, in order.
+func (e *Evidence) Rows() iter.Seq2[*journal.Row, *Entry] {
+	return func(yield func(*journal.Row, *Entry) bool) {
+		e.items(0, func(_ uint64, it *item) bool { return yield(parsed(it.row), it.entry.clone()) })
+	}
+}
+
+// walk visits all rows in order.
+func (e *Evidence) walk(visit func(seq uint64, ev *event)) {
+	var ev event
+	e.items(0, func(seq uint64, it *item) bool {
+		row := parsed(it.row)
+		ev = event{row.Phase, row.Op, row.Dir, row.Origin, row.Flags, row.Size, it.entry, e.base(seq, it.entry)}
+		if o, ok := e.origins[seq]; ok {
+			ev.origin = o
+		}
+		visit(seq, &ev)
+		return true
+	})
+}
+
+// at reads item seq. It lives until the next one is read.
+func (e *Evidence) at(seq uint64) (found *item) {
+	e.items(seq/stride*stride, func(n uint64, it *item) bool {
+		found = it
+		return n < seq
+	})
+	return found
+}
+
+// items reads the pack again from item seq on, a multiple of stride.
+func (e *Evidence) items(seq uint64, visit func(seq uint64, it *item) bool) {
+	s, it := &sequence{data: e.pack, at: e.marks[seq/stride]}, new(item)
+	for ; seq < e.header.Rows; seq++ {
+		if err := s.item(it); err != nil {
+			panic("attest: an item that was read cannot be read again: " + err.Error())
+		}
+		if !visit(seq, it) {
+			return
+		}
+	}
+}
+
+func parsed(raw []byte) *journal.Row {
+	row, err := journal.ParseRow(raw)
+	if err != nil {
+		panic("attest: a row that was read cannot be read again: " + err.Error())
+	}
+	return &row
+}
+
+// base is the number of the entry that holds the digests of a row's entry.
+func (e *Evidence) base(seq uint64, entry *Entry) int32 {
+	if entry == nil {
+		return noBase
+	}
+	if entry.Same != nil {
+		seq = *entry.Same
+	}
+	if n, ok := e.baseOf[seq]; ok {
+		return n
+	}
+	return noBase
+}
