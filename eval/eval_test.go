@@ -111,6 +111,9 @@ func TestPlanSame(t *testing.T) {
 		"setupTimeout": func(p *Plan) { p.SetupTimeout = 5 },
 		"limits":       func(p *Plan) { p.Limits.Memory = 5 },
 		"env":          func(p *Plan) { p.Env = []string{"X"} },
+		"secrets":      func(p *Plan) { p.Secrets = []string{"X"} },
+		"patterns":     func(p *Plan) { p.Patterns = []string{"X"} },
+		"recipients":   func(p *Plan) { p.Recipients = []string{"X"} },
 		"tasks":        func(p *Plan) { p.Tasks = []string{"a"} },
 	} {
 		p := plan("a", "b")

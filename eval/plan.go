@@ -50,8 +50,11 @@ type Plan struct {
 	SetupTimeout int64    `json:"setupTimeoutNs"`
 	GradeTimeout int64    `json:"gradeTimeoutNs"`
 	Limits       Limits   `json:"limits"`
-	Env          []string `json:"env"`   // names of variables that are passed although they look like secrets
-	Tasks        []string `json:"tasks"` // ids, ascending
+	Env          []string `json:"env"`        // names of variables that are passed although they look like secrets, ascending
+	Secrets      []string `json:"secrets"`    // names of variables whose values are replaced before anything is stored, ascending
+	Patterns     []string `json:"patterns"`   // of what else is replaced; "none" for nothing else
+	Recipients   []string `json:"recipients"` // age recipients that the recordings are encrypted to
+	Tasks        []string `json:"tasks"`      // ids, ascending
 }
 
 // Limits of one attempt; 0 is no limit.
@@ -122,8 +125,14 @@ func (p *Plan) Check() error {
 			}
 		}
 	}
-	if !slices.IsSorted(p.Env) || slices.ContainsFunc(p.Env, func(v string) bool { return !name(v) }) {
-		return bad("env", "names, ascending", "%q", p.Env)
+	for _, list := range []struct {
+		field  string
+		names  []string
+		sorted bool
+	}{{"env", p.Env, true}, {"secrets", p.Secrets, true}, {"patterns", p.Patterns, false}, {"recipients", p.Recipients, false}} {
+		if list.sorted && !slices.IsSorted(list.names) || slices.ContainsFunc(list.names, func(v string) bool { return len(v) > 4096 || !utf8.ValidString(v) || v == "" }) {
+			return bad(list.field, "texts that are not empty, names ascending", "%q", list.names)
+		}
 	}
 	slugs := map[string]string{}
 	for i, t := range p.Tasks {
@@ -173,7 +182,7 @@ func (p Plan) Marshal() ([]byte, error) {
 	if err := p.Check(); err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
-	for _, l := range []*[]string{&p.Agent, &p.ModelStdin, &p.Env, &p.Tasks} {
+	for _, l := range []*[]string{&p.Agent, &p.ModelStdin, &p.Env, &p.Secrets, &p.Patterns, &p.Recipients, &p.Tasks} {
 		if *l == nil {
 			*l = []string{}
 		}

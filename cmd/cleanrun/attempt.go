@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/cleanrun-dev/cleanrun/eval"
@@ -54,7 +55,9 @@ type attemptJob struct {
 	Key     string      // attest, if not ""
 	Sign    string
 	Receipt string
-	Procs   int // processors to use
+	// Identity opens an encrypted recording, "" for none.
+	Identity string
+	Procs    int // processors to use
 }
 
 // An attemptRun says what to run.
@@ -73,6 +76,8 @@ type attemptRun struct {
 
 	Timeout, SetupTimeout, GradeTimeout time.Duration
 	Limits                              eval.Limits
+
+	Secrets, Patterns, Recipients []string
 }
 
 // An attemptReply is how it went. Result is what the journal shows, with the
@@ -136,6 +141,10 @@ func (j attemptJob) run(warn func(string, ...any)) (*sandbox.Result, error) {
 		sealed: j.Sealed, workspace: j.Run.Workspace, prompt: j.Run.Prompt, out: j.RunDir, agent: j.Run.AgentName, model: j.Run.ModelName,
 		trial: j.Cell.Trial, attempt: j.Cell.Attempt, observe: j.Run.Observe, env: j.Run.Env, command: j.Run.Command,
 		stdin: in, stdout: out, stderr: io.Discard,
+		keep: keepFlags{secrets: j.Run.Secrets, patterns: j.Run.Patterns, encrypt: j.Run.Recipients},
+	}
+	if n := j.Run.Limits.Store; n > 0 {
+		o.keep.storeMost = strconv.FormatUint(n, 10)
 	}
 	res, _, err := doRun(o, nil, warn)
 	err = errors.Join(err, stop())
@@ -147,7 +156,7 @@ func (j attemptJob) run(warn func(string, ...any)) (*sandbox.Result, error) {
 
 // attest derives and signs, and adds the verdict to r.
 func (j attemptJob) attest(r eval.Result, warn func(string, ...any)) (eval.Result, error) {
-	a, _, err := doAttest(attestOptions{key: j.Key, sign: j.Sign, sealed: j.Sealed, out: j.Receipt, dir: j.RunDir}, nil, warn)
+	a, _, err := doAttest(attestOptions{key: j.Key, sign: j.Sign, sealed: j.Sealed, out: j.Receipt, dir: j.RunDir, identity: j.Identity}, nil, warn)
 	if err != nil {
 		return r, err
 	}

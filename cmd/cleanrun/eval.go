@@ -21,20 +21,22 @@ import (
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
 	"github.com/cleanrun-dev/cleanrun/keys"
 	"github.com/cleanrun-dev/cleanrun/receipt"
+	"github.com/cleanrun-dev/cleanrun/sandbox"
 	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
 type evalOptions struct {
-	benchmark, data, out             string
-	agent, modelStdin                string
-	agentName, modelName             string
-	tasks                            []string
-	trials, jobs, retries            uint32
-	noRetries, observe               bool
-	timeout, setupTime, gradeTime    string
-	memory, disk, processes, storage string
-	env                              []string
-	key, sign                        string
+	benchmark, data, out          string
+	agent, modelStdin             string
+	agentName, modelName          string
+	tasks                         []string
+	trials, jobs, retries         uint32
+	noRetries, observe            bool
+	timeout, setupTime, gradeTime string
+	memory, disk, processes       string
+	env                           []string
+	keep                          keepFlags
+	key, sign, identity           string
 }
 
 var evalFlags = evalOptions{trials: 1, jobs: 1, retries: eval.DefaultRetries}
@@ -88,10 +90,11 @@ Exit code 0 if all trials are finished, whatever their verdicts; 3 if some are m
 		f.String(&v.memory, "limit-memory", "`bytes` of memory for each attempt, like 512M or 4G")
 		f.String(&v.disk, "limit-disk", "`bytes` that each attempt may add to its workspace and private places")
 		f.String(&v.processes, "limit-processes", "`number` of processes and threads of each attempt at one time")
-		f.String(&v.storage, "store-max", "`bytes` of recorded content of each attempt; beyond it is lost and the attempt INCONCLUSIVE")
 		f.Strings(&v.env, "env", "pass this variable although its `name` looks like a secret; EVALDIR keeps its value")
+		v.keep.flags(f)
 		f.String(&v.key, "key", "audit or benchmark key `file`, to attest each attempt at once")
 		f.String(&v.sign, "sign", "runner's signing key `file`, with -key")
+		f.String(&v.identity, "identity", identityUsage+", with -key")
 	},
 	Run: func(e *cli.Env, args []string) error {
 		if err := noArgs(args); err != nil {
@@ -231,11 +234,17 @@ func planEval(e *cli.Env, v evalOptions, b *evalBenchmark) (eval.Plan, error) {
 		}
 		*d.to = int64(t)
 	}
+	// Wrong flags are found here, and the recipients' file is read once.
+	var kept sandbox.Config
+	if err := v.keep.apply(&kept, os.Environ()); err != nil {
+		return p, err
+	}
+	p.Secrets, p.Patterns, p.Recipients, p.Limits.Store = slices.Sorted(slices.Values(v.keep.secrets)), v.keep.patterns, kept.Recipients, kept.StoreMax
 	var processes uint64
 	for _, l := range []struct {
 		flag, text string
 		to         *uint64
-	}{{"limit-memory", v.memory, &p.Limits.Memory}, {"limit-disk", v.disk, &p.Limits.Disk}, {"limit-processes", v.processes, &processes}, {"store-max", v.storage, &p.Limits.Store}} {
+	}{{"limit-memory", v.memory, &p.Limits.Memory}, {"limit-disk", v.disk, &p.Limits.Disk}, {"limit-processes", v.processes, &processes}} {
 		if l.text == "" {
 			continue
 		}
@@ -273,9 +282,15 @@ func (v *evalOptions) checkKeys(b *evalBenchmark) error {
 		return cli.Failf(cli.ExitUsage, "give both to attest at once, or none", "-key and -sign go together")
 	}
 	if v.key == "" {
+		if v.identity != "" {
+			return cli.Failf(cli.ExitUsage, "give -key and -sign, or leave it out", "-identity without -key means nothing")
+		}
 		return nil
 	}
-	for _, p := range []*string{&v.key, &v.sign} {
+	for _, p := range []*string{&v.key, &v.sign, &v.identity} {
+		if *p == "" {
+			continue
+		}
 		abs, err := filepath.Abs(*p)
 		if err != nil {
 			return err

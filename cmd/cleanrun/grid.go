@@ -99,7 +99,7 @@ func (g *grid) job(c eval.Cell) attemptJob {
 		Procs: max(2, runtime.GOMAXPROCS(0)/max(1, int(g.flags.jobs))),
 	}
 	if g.flags.key != "" {
-		j.Key, j.Sign, j.Receipt = g.flags.key, g.flags.sign, g.dir.Path(c.Receipt())
+		j.Key, j.Sign, j.Receipt, j.Identity = g.flags.key, g.flags.sign, g.dir.Path(c.Receipt()), g.flags.identity
 	}
 	return j
 }
@@ -117,6 +117,7 @@ func (g *grid) attempt(ctx context.Context, c eval.Cell) (eval.Result, error) {
 		Workspace: t.workspace, Prompt: g.dir.Path(eval.TasksDir, eval.Slug(c.Task), "prompt"), Hidden: append(slices.Clone(t.hidden), g.dir.Dir),
 		AgentName: plan.AgentName, ModelName: plan.ModelName, Observe: plan.Observe, Env: plan.Env, Tools: g.tools,
 		Timeout: time.Duration(plan.Timeout), SetupTimeout: time.Duration(plan.SetupTimeout), GradeTimeout: time.Duration(plan.GradeTimeout), Limits: plan.Limits,
+		Secrets: plan.Secrets, Patterns: plan.Patterns, Recipients: plan.Recipients,
 	}
 	values.PromptFile = promptPath
 	var err error
