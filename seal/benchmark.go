@@ -84,6 +84,25 @@ func LoadBenchmark(file string) (*Benchmark, error) {
 	return b, nil
 }
 
+// IsBenchmark tells a benchmark.yaml from a task file: it has the key tasks. A
+// file that is neither is taken for a task file, whose reader says what is wrong.
+func IsBenchmark(file string) (bool, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return false, err
+	}
+	root, err := parseYAML(file, data)
+	if err != nil {
+		return false, nil
+	}
+	has := false
+	err = root.mapping(func(key string, v value) (bool, error) {
+		has = has || key == "tasks"
+		return true, nil
+	})
+	return has && err == nil, nil
+}
+
 // Close closes the data files. No task can be read then.
 func (b *Benchmark) Close() error {
 	var errs []error

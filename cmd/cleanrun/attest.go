@@ -30,14 +30,14 @@ var attestCommand = &cli.Command{
 	Args:  "RUNDIR",
 	Short: "derive what a run touched, and sign its receipt",
 	Long: `Derives the keyed digests of every content that the run was exposed to or wrote, derives the verdict, and writes the signed
-bundle. -key takes the audit key, or the one task key that seal -export wrote.
+bundle. -key takes the audit key, or the key of one benchmark or task that seal -export wrote.
 
 A CLEAN, a DIRTY and an INCONCLUSIVE run all get a receipt: leaving one out is visible. A run that cannot be attested at all is refused
 and nothing is written. The same run folder and keys give the same bytes.`,
 	JSON: true,
 	Flags: func(f *cli.Flags) {
 		v := &attestFlags
-		f.Required(&v.key, "key", "audit key or task key `file`")
+		f.Required(&v.key, "key", "audit, benchmark or task key `file`")
 		f.Required(&v.sign, "sign", "runner's signing key `file`")
 		f.String(&v.sign2, "sign2", "second signing key `file`, for policies that require one")
 		f.Required(&v.sealed, "sealed", "`task.sealed` of the run's task")
@@ -171,7 +171,7 @@ func scan(root *os.Root, dir string, c scanner.Config) ([]byte, scanner.Report, 
 	return evidence, rep, err
 }
 
-// readKeyFor reads an audit key or a task key and checks that it sealed set.
+// readKeyFor reads an audit, benchmark or task key and checks that it sealed set.
 func readKeyFor(path string, set *contraband.Set) (contraband.TaskKey, error) {
 	raw, err := readSecret(path)
 	if err != nil {
@@ -183,11 +183,15 @@ func readKeyFor(path string, set *contraband.Set) (contraband.TaskKey, error) {
 		}
 		return key, nil
 	}
-	audit, err := contraband.ParseAuditKey(raw)
+	bench, err := contraband.ParseBenchmarkKey(raw)
 	if err != nil {
-		return contraband.TaskKey{}, fmt.Errorf("%s: %w", path, err)
+		audit, err := contraband.ParseAuditKey(raw)
+		if err != nil {
+			return contraband.TaskKey{}, fmt.Errorf("%s: %w", path, err)
+		}
+		bench = audit.Benchmark(set.Benchmark, set.Period)
 	}
-	key, err := audit.TaskFor(set)
+	key, err := bench.TaskFor(set)
 	if err != nil {
 		return contraband.TaskKey{}, fmt.Errorf("%s: %w", path, err)
 	}

@@ -15,30 +15,57 @@ import (
 	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
-var sealFlags struct{ key, sign, out, export string }
+var sealFlags sealOptions
 
 var sealCommand = &cli.Command{
 	Name:  "seal",
-	Args:  "task.yaml",
-	Short: "seal the ground truth of a task, so that it can be matched but not read",
+	Args:  "task.yaml or benchmark.yaml",
+	Short: "seal the ground truth of a task or a benchmark, so that it can be matched but not read",
 	Long: `Reads a task file (spec/task.md) and all that it names, and writes the signed sealed set: keyed digests of the reference
 solution, the hidden tests, canaries and the rest, padded. Nothing of it can be read back without the audit key.
 
-Refuses a task that gives its own answer away (in the prompt, the workspace or its git history), and names the file.`,
+Refuses a task that gives its own answer away (in the prompt, the workspace or its git history), and names the file.
+
+Given a benchmark.yaml (spec/benchmark.md), seals all its tasks into one file with one signature. Every task that leaks its answer, seals
+nothing strong or holds another's answer is named, and nothing is written; -skip-weak leaves them out and counts them in the file.
+
+-public publishes the benchmark's key in the file, bound to the data's revision and digest. -check rebuilds every set of such a file from
+the data and compares it byte for byte, private ones with -key. Without -policy, which pins the owner's key, the signer is unknown.
+
+Exit codes: 0 sealed, or the check holds; 1 the check fails (INVALID); 2 nothing could be sealed; 3 the check holds, signer unknown.`,
 	JSON: true,
 	Flags: func(f *cli.Flags) {
 		v := &sealFlags
-		f.Required(&v.key, "key", "audit key `file`")
-		f.Required(&v.sign, "sign", "owner's signing key `file`")
-		f.Required(&v.out, "o", "`file` to write, task.sealed")
-		f.String(&v.export, "export", "also write this one task's key to `file`, for a runner who must not have the audit key")
+		f.String(&v.key, "key", "audit key `file`; for a benchmark its exported key will do")
+		f.String(&v.sign, "sign", "owner's signing key `file`")
+		f.String(&v.out, "o", "`file` to write, task.sealed or b.sealed")
+		f.String(&v.export, "export", "also write this one task's key, or this one benchmark's, to `file`, for a runner who must not have the audit key")
+		f.Bool(&v.public, "public", "publish the benchmark's key in the file, so that anybody who has the data can check it")
+		f.Bool(&v.skipWeak, "skip-weak", "leave out tasks that cannot be sealed well, and count them in the file")
+		f.String(&v.check, "check", "seal nothing: rebuild every set of this `b.sealed` from the data and compare")
+		f.String(&v.policy, "policy", "with -check: policy `file` that pins the owner's key")
 	},
 	Run: func(e *cli.Env, args []string) error {
-		path, err := oneArg(args, "the task file")
+		path, err := oneArg(args, "the task file or benchmark.yaml")
 		if err != nil {
 			return err
 		}
 		v := sealFlags
+		if err := v.valid(); err != nil {
+			return err
+		}
+		switch whole, err := seal.IsBenchmark(path); {
+		case err != nil:
+			return err
+		case v.check != "" && !whole:
+			return cli.Failf(cli.ExitUsage, "", "-check: got the task file %s, want the benchmark.yaml of the seal", path)
+		case v.check != "":
+			return checkBenchmark(e, path, v)
+		case whole:
+			return sealBenchmark(e, path, v)
+		case v.public || v.skipWeak:
+			return cli.Failf(cli.ExitUsage, "", "-public and -skip-weak are for a benchmark.yaml, and %s is a task file", path)
+		}
 		sum, err := doSeal(path, v.key, v.sign, v.out, v.export)
 		if err != nil {
 			return err
@@ -52,6 +79,25 @@ Refuses a task that gives its own answer away (in the prompt, the workspace or i
 		fmt.Fprint(e.Stdout, sealText(v.out, sum))
 		return nil
 	},
+}
+
+// valid refuses a flag that is missing, and one that would be ignored.
+func (o *sealOptions) valid() error {
+	if o.check == "" {
+		if o.policy != "" {
+			return cli.Failf(cli.ExitUsage, "", "-policy without -check means nothing")
+		}
+		for _, f := range []struct{ name, value string }{{"key", o.key}, {"sign", o.sign}, {"o", o.out}} {
+			if f.value == "" {
+				return cli.Failf(cli.ExitUsage, "cleanrun help seal", "flag -%s is missing", f.name)
+			}
+		}
+		return nil
+	}
+	if o.sign != "" || o.out != "" || o.export != "" || o.public || o.skipWeak {
+		return cli.Failf(cli.ExitUsage, "", "-check writes nothing: leave out -sign, -o, -export, -public and -skip-weak")
+	}
+	return nil
 }
 
 // doSeal seals one task; quickstart calls it too.
@@ -192,6 +238,9 @@ func readSealed(path string) (file []byte, set *contraband.Set, err error) {
 	file, err = readFile(path, contraband.MaxSetSize+1<<16)
 	if err != nil {
 		return nil, nil, err
+	}
+	if seal.IsSealed(file) {
+		return nil, nil, cli.Failf(cli.ExitUsage, "run: add -data benchmark.yaml and -task-id ID; attest: give RUNDIR/task.sealed", "%s: got the seal of a whole benchmark, want one task's", path)
 	}
 	set, err = parseSealed(file)
 	if err != nil {

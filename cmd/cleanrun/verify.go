@@ -58,17 +58,9 @@ Exit codes: 0 verified CLEAN, 1 INVALID, 2 not a bundle, 3 INCONCLUSIVE or canno
 func verifyFile(path, policyPath string) (*verify.Report, error) {
 	var policy *verify.Policy
 	if policyPath != "" {
-		text, err := readFile(policyPath, verify.MaxPolicy)
-		if err != nil {
+		var err error
+		if policy, err = readPolicy(policyPath); err != nil {
 			return nil, err
-		}
-		policy, err = verify.ParsePolicy(text)
-		if err != nil {
-			var p *verify.PolicyError
-			if errors.As(err, &p) && p.Line > 0 {
-				return nil, cli.Failf(cli.ExitUsage, p.Hint, "%s:%d: got %s, want %s", policyPath, p.Line, p.Got, p.Want)
-			}
-			return nil, fmt.Errorf("%s: %w", policyPath, err)
 		}
 	}
 	bundle, err := readFile(path, maxBundle)
@@ -76,6 +68,23 @@ func verifyFile(path, policyPath string) (*verify.Report, error) {
 		return nil, err
 	}
 	return verify.Verify(bundle, policy, time.Now()), nil
+}
+
+// readPolicy reads a policy file.
+func readPolicy(path string) (*verify.Policy, error) {
+	text, err := readFile(path, verify.MaxPolicy)
+	if err != nil {
+		return nil, err
+	}
+	policy, err := verify.ParsePolicy(text)
+	if err != nil {
+		var p *verify.PolicyError
+		if errors.As(err, &p) && p.Line > 0 {
+			return nil, cli.Failf(cli.ExitUsage, p.Hint, "%s:%d: got %s, want %s", path, p.Line, p.Got, p.Want)
+		}
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return policy, nil
 }
 
 // readFile reads a regular file of at most limit bytes.
