@@ -237,6 +237,10 @@ func planEval(e *cli.Env, v evalOptions, b *evalBenchmark) (eval.Plan, error) {
 	// Wrong flags are found here, and the recipients' file is read once.
 	var kept sandbox.Config
 	if err := v.keep.apply(&kept, os.Environ()); err != nil {
+		var own *cli.Error
+		if errors.As(err, &own) {
+			err = &cli.Error{Code: cli.ExitUsage, Err: own.Err, Hint: own.Hint} // not run's
+		}
 		return p, err
 	}
 	p.Secrets, p.Patterns, p.Recipients, p.Limits.Store = slices.Sorted(slices.Values(v.keep.secrets)), v.keep.patterns, kept.Recipients, kept.StoreMax
