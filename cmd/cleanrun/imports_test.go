@@ -38,11 +38,13 @@ var mayImport = map[string][]string{
 	"receipt":           {"internal/dcbor"},
 	"keys":              {"receipt", "internal/durable"},
 	"verify":            {"attest", "receipt", "contraband", "journal", "scope", "internal/dcbor"},
+	"submission":        {"attest", "contraband", "internal/merkle"},
+	"audit":             {"verify", "submission", "receipt", "attest"},
 	"scanner":           {"journal", "contraband", "internal/canon", "internal/views", "internal/manifest", "attest", "internal/bucket", "internal/dcbor", "internal/objects", "scope"},
 }
 
 // pure packages build for js/wasm and know no clock, network, process or log.
-var pure = []string{"attest", "contraband", "scope", "receipt", "verify", "journal"}
+var pure = []string{"attest", "contraband", "scope", "receipt", "verify", "journal", "submission"}
 
 var forbidden = []string{"net", "net/http", "os/exec", "log", "log/slog",
 	"github.com/sigstore/sigstore", "google.golang.org/protobuf", "github.com/google/trillian", "github.com/in-toto/attestation"}

@@ -21,7 +21,7 @@ var table = &cli.Table{
 func init() {
 	table.Commands = []*cli.Command{
 		quickstartCommand, keygenCommand, sealCommand, runCommand, evalCommand, attestCommand, verifyCommand,
-		explainCommand, inspectCommand, lsCommand, watchCommand, doctorCommand, completionCommand, manCommand, versionCommand,
+		explainCommand, inspectCommand, submitCommand, auditCommand, lsCommand, watchCommand, doctorCommand, completionCommand, manCommand, versionCommand,
 	}
 }
 
