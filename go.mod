@@ -25,6 +25,7 @@ require (
 	golang.org/x/term v0.48.0
 	golang.org/x/text v0.44.0
 	google.golang.org/protobuf v1.36.12
+	mvdan.cc/sh/v3 v3.13.1
 )
 
 require (
@@ -38,7 +39,6 @@ require (
 	golang.org/x/crypto v0.59.0 // indirect
 	golang.org/x/tools v0.52.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260803160001-6ac0973c030d // indirect
-	mvdan.cc/sh/v3 v3.13.1 // indirect
 )
 
 ignore ./examples

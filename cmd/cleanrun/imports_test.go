@@ -37,6 +37,7 @@ var mayImport = map[string][]string{
 	"attest":            {"internal/dcbor", "internal/bucket", "internal/merkle", "journal", "contraband", "scope"},
 	"receipt":           {"internal/dcbor"},
 	"keys":              {"receipt", "internal/durable"},
+	"eval":              {"journal", "internal/durable"},
 	"verify":            {"attest", "receipt", "contraband", "journal", "scope", "internal/dcbor"},
 	"submission":        {"attest", "contraband", "internal/merkle"},
 	"audit":             {"verify", "submission", "receipt", "attest"},
