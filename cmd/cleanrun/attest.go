@@ -21,7 +21,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/scanner"
 )
 
-type attestOptions struct{ key, sign, sign2, sealed, out, dir, score, identity string }
+type attestOptions struct{ key, sign, sign2, sealed, out, dir, score, identity, store string }
 
 var attestFlags attestOptions
 
@@ -43,6 +43,7 @@ and nothing is written. The same run folder and keys give the same bytes.`,
 		f.Required(&v.sealed, "sealed", "`task.sealed` of the run's task")
 		f.Required(&v.out, "o", "`file` to write, out.cleanrun")
 		f.String(&v.identity, "identity", identityUsage)
+		f.String(&v.store, "store", "also put the bundle into the store in this `folder`")
 		f.String(&v.score, "score", "`number` that you claim as the score (asserted); refused if grading recorded one")
 	},
 	Run: func(e *cli.Env, args []string) error {
@@ -118,15 +119,17 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 	// The evidence of a large run is the better part of the memory: no second copy
 	// of it, and little room for garbage.
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
-	evidence, rep, err := scan(root, o.dir, scanner.Config{Key: key, Set: set, Keys: private.Keys, Workers: runtime.GOMAXPROCS(0),
+	evidence, release, rep, err := scan(root, o.dir, scanner.Config{Key: key, Set: set, Keys: private.Keys, Workers: runtime.GOMAXPROCS(0),
 		Progress: func(done, total uint64) { p.Update(done>>20, total>>20, "MiB") }})
 	if err != nil {
 		return nil, none, fmt.Errorf("%s: %w", o.dir, err)
 	}
+	defer release()
 	a, err := attest.Build(set, file, evidence, score)
 	if err != nil {
 		return nil, none, fmt.Errorf("%s: %w", o.dir, err)
 	}
+	a.Evidence = nil // it ends with the mapping
 	b := receipt.Bundle{Sealed: file, Evidence: evidence}
 	sub := a.Statement.Predicate.Run.ID
 	if b.Receipt, err = receipt.Sign1(receipt.KindReceipt, signer, sub, a.Bytes); err != nil {
@@ -153,22 +156,21 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 	return a, rep, nil
 }
 
-// scan derives the evidence pack into a file of the run folder and reads it back
-// in one piece.
-func scan(root *os.Root, dir string, c scanner.Config) ([]byte, scanner.Report, error) {
+// scan derives the evidence pack into a file of the run folder that has no name,
+// and maps it: in memory is only what is in use. release ends the bytes' life.
+func scan(root *os.Root, dir string, c scanner.Config) (evidence []byte, release func(), rep scanner.Report, err error) {
 	f, err := os.CreateTemp(dir, ".evidence-*")
 	if err != nil {
-		return nil, scanner.Report{}, err
+		return nil, nil, rep, err
 	}
-	defer os.Remove(f.Name())
 	defer f.Close()
-	rep, err := scanner.Scan(context.Background(), root, f, c)
-	if err != nil {
-		return nil, rep, err
+	defer os.Remove(f.Name())
+	if rep, err = scanner.Scan(context.Background(), root, f, c); err != nil {
+		return nil, nil, rep, err
 	}
 	debug.FreeOSMemory() // the scanner's
-	evidence, err := os.ReadFile(f.Name())
-	return evidence, rep, err
+	evidence, release, err = mapped(f)
+	return evidence, release, rep, err
 }
 
 // readKeyFor reads an audit, benchmark or task key and checks that it sealed set.
