@@ -168,6 +168,10 @@ func recorded(t testing.TB, set *contraband.Set, base map[string]string, model b
 		Run: [16]byte{1}, Roots: roots, Workspace: "/work", Recorder: "cleanrun test", Backend: "test", Baseline: m.Root(),
 		Benchmark: "b", Task: "t", Trial: 1, Attempt: 1, Commitment: set.Commitment, Seal: [32]byte{7},
 	}
+	graded := slices.ContainsFunc(steps, func(s step) bool { return s.row.Phase == journal.PhaseGrade })
+	if graded {
+		start.Phases = &journal.Phases{Grade: []string{"check"}, Reward: journal.RewardExit}
+	}
 	if model {
 		start.Channels = []journal.Channel{{Name: "stdin", Role: "model"}}
 	}
@@ -217,15 +221,26 @@ func recorded(t testing.TB, set *contraband.Set, base map[string]string, model b
 	first := argv("agent --go")
 	first.row.Dir, first.row.Origin = journal.DirIn, journal.OriginDriver
 	add(first)
+	phase, proc := journal.PhaseAgent, uint32(1)
+	end := func() {
+		add(step{row: journal.Row{Op: journal.OpExit, Proc: proc, Phase: phase}})
+		if graded {
+			add(step{row: journal.Row{Op: journal.OpPhase, Phase: phase, End: &journal.PhaseEnd{How: journal.Exited}}})
+		}
+	}
 	for _, s := range steps {
-		s.row.Phase = max(s.row.Phase, journal.PhaseAgent)
+		if s.row.Phase == journal.PhaseGrade && phase != s.row.Phase {
+			end()
+			phase, proc = s.row.Phase, 2
+			add(step{row: journal.Row{Op: journal.OpFork, Phase: phase, Child: proc}})
+		}
+		s.row.Phase = phase
+		if s.row.Proc == 1 {
+			s.row.Proc = proc
+		}
 		add(numbered(s))
 	}
-	phase := journal.PhaseAgent
-	if n := len(steps); n > 0 {
-		phase = max(phase, steps[n-1].row.Phase)
-	}
-	add(step{row: journal.Row{Op: journal.OpExit, Proc: 1, Phase: phase}})
+	end()
 	_, err = w.Final(journal.Final{Outcome: journal.Completed}, nil)
 	must(t, err)
 	must(t, w.Close())
@@ -290,18 +305,24 @@ func saltOf(t *testing.T, dir string) [16]byte {
 	return [16]byte{}
 }
 
-// entry returns the entry of the i-th step.
+// entry returns the entry of the i-th step of the agent phase.
 func entry(ev *attest.Evidence, i int) *attest.Entry {
+	_, e := rowOf(ev, i)
+	return e
+}
+
+// rowOf is the row of that step, and its entry.
+func rowOf(ev *attest.Evidence, i int) (seq uint64, e *attest.Entry) {
 	n := 0
 	for r, e := range ev.Rows() {
 		if r.Phase >= journal.PhaseAgent && r.Op != journal.OpDir && r.Op != journal.OpExit && r.Op != journal.OpFinal {
 			if n == i {
-				return e
+				return r.Seq, e
 			}
 			n++
 		}
 	}
-	return nil
+	return 0, nil
 }
 
 func scanError(t *testing.T, dir string, key contraband.TaskKey, set *contraband.Set, maker workerMaker) error {

@@ -245,12 +245,8 @@ func TestSameContentIsSharedInOneTreatment(t *testing.T) {
 	text := []byte(prose(5, 300))
 	dir := recorded(t, s.set, nil, false, open("/work/a", text), argv(string(text)), open("/work/b", text), argv(string(text)), stdin(string(text)), stdin(string(text)))
 	_, ev, _ := scanDir(t, dir, key, s.set, 2)
-	seq := func(i int) (n uint64) {
-		for r, e := range ev.Rows() {
-			if e == entry(ev, i) && e != nil {
-				n = r.Seq
-			}
-		}
+	seq := func(i int) uint64 {
+		n, _ := rowOf(ev, i)
 		return n
 	}
 	for i, want := range []int{-1, -1, 0, 1, -1, -1} {
