@@ -52,25 +52,27 @@ and nothing is written. The same run folder and keys give the same bytes.`,
 		if v.dir, err = oneArg(args, "the run folder"); err != nil {
 			return err
 		}
-		p := cli.NewProgress(e.Stderr, "deriving digests")
-		a, rep, err := doAttest(v, p, e.Warn)
-		p.Done()
-		if err != nil {
-			return err
-		}
-		if e.JSON {
-			return e.PrintJSON(struct {
-				File    string          `json:"file"`
-				Verdict attest.Verdict  `json:"verdict"`
-				Reasons []attest.Reason `json:"reasons"`
-				Events  uint64          `json:"events"`
-				Digests uint64          `json:"digests"`
-			}{v.out, a.Derivation.Verdict, a.Derivation.Reasons, rep.Rows, rep.Digests})
-		}
-		fmt.Fprintf(e.Stdout, "%s  %s\n", cli.Colour(e.Stdout, verdictColour[string(a.Derivation.Verdict)], string(a.Derivation.Verdict)), v.out)
-		fmt.Fprintf(e.Stdout, " events     %d, %d distinct contents, %d digests\n", rep.Rows, rep.Objects, rep.Digests)
-		fmt.Fprintf(e.Stdout, " next       cleanrun verify -policy policy.txt %s\n", v.out)
-		return nil
+		return thenStore(e, v.store, v.out, func() error {
+			p := cli.NewProgress(e.Stderr, "deriving digests")
+			a, rep, err := doAttest(v, p, e.Warn)
+			p.Done()
+			if err != nil {
+				return err
+			}
+			if e.JSON {
+				return e.PrintJSON(struct {
+					File    string          `json:"file"`
+					Verdict attest.Verdict  `json:"verdict"`
+					Reasons []attest.Reason `json:"reasons"`
+					Events  uint64          `json:"events"`
+					Digests uint64          `json:"digests"`
+				}{v.out, a.Derivation.Verdict, a.Derivation.Reasons, rep.Rows, rep.Digests})
+			}
+			fmt.Fprintf(e.Stdout, "%s  %s\n", cli.Colour(e.Stdout, verdictColour[string(a.Derivation.Verdict)], string(a.Derivation.Verdict)), v.out)
+			fmt.Fprintf(e.Stdout, " events     %d, %d distinct contents, %d digests\n", rep.Rows, rep.Objects, rep.Digests)
+			fmt.Fprintf(e.Stdout, " next       cleanrun verify -policy policy.txt %s\n", v.out)
+			return nil
+		})
 	},
 }
 

@@ -21,8 +21,8 @@ import (
 )
 
 type sealOptions struct {
-	key, sign, out, export, check, policy string
-	public, skipWeak                      bool
+	key, sign, out, export, check, policy, store string
+	public, skipWeak                             bool
 }
 
 // readBenchmarkKey reads an audit key or a benchmark key.

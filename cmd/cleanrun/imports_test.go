@@ -26,8 +26,13 @@ var mayImport = map[string][]string{
 	"internal/views":    {},
 	"internal/cli":      {},
 	"internal/seccomp":  {},
-	"internal/objects":  {"internal/durable"},
+	"internal/objects":  {"internal/redact", "internal/vault"},
 	"internal/overlay":  {},
+	"internal/redact":   {},
+	"internal/vault":    {"journal"},
+	"internal/store":    {},
+	"internal/prune":    {"internal/vault", "journal"},
+	"disclosure":        {"internal/dcbor", "journal"},
 	"scope":             {"internal/dcbor"},
 	"journal":           {"internal/dcbor", "internal/durable", "internal/merkle", "scope"},
 	"contraband":        {"internal/dcbor", "scope"},
@@ -41,11 +46,11 @@ var mayImport = map[string][]string{
 	"verify":            {"attest", "receipt", "contraband", "journal", "scope", "internal/dcbor"},
 	"submission":        {"attest", "contraband", "internal/merkle"},
 	"audit":             {"verify", "submission", "receipt", "attest"},
-	"scanner":           {"journal", "contraband", "internal/canon", "internal/views", "internal/manifest", "attest", "internal/bucket", "internal/dcbor", "internal/objects", "scope"},
+	"scanner":           {"journal", "contraband", "internal/canon", "internal/views", "internal/manifest", "attest", "internal/bucket", "internal/dcbor", "internal/objects", "internal/vault", "scope"},
 }
 
 // pure packages build for js/wasm and know no clock, network, process or log.
-var pure = []string{"attest", "contraband", "scope", "receipt", "verify", "journal", "submission"}
+var pure = []string{"attest", "contraband", "scope", "receipt", "verify", "journal", "submission", "disclosure"}
 
 var forbidden = []string{"net", "net/http", "os/exec", "log", "log/slog",
 	"github.com/sigstore/sigstore", "google.golang.org/protobuf", "github.com/google/trillian", "github.com/in-toto/attestation"}

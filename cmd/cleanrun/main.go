@@ -21,7 +21,8 @@ var table = &cli.Table{
 func init() {
 	table.Commands = []*cli.Command{
 		quickstartCommand, keygenCommand, sealCommand, runCommand, evalCommand, attestCommand, verifyCommand,
-		explainCommand, inspectCommand, submitCommand, auditCommand, lsCommand, watchCommand, doctorCommand, completionCommand, manCommand, versionCommand,
+		explainCommand, inspectCommand, discloseCommand, submitCommand, auditCommand, lsCommand, watchCommand, storeCommand, pruneCommand,
+		doctorCommand, completionCommand, manCommand, versionCommand,
 	}
 }
 

@@ -44,6 +44,7 @@ Exit codes: 0 sealed, or the check holds; 1 the check fails (INVALID); 2 nothing
 		f.Bool(&v.skipWeak, "skip-weak", "leave out tasks that cannot be sealed well, and count them in the file")
 		f.String(&v.check, "check", "seal nothing: rebuild every set of this `b.sealed` from the data and compare")
 		f.String(&v.policy, "policy", "with -check: policy `file` that pins the owner's key")
+		f.String(&v.store, "store", "also put the sealed file into the store in this `folder`")
 	},
 	Run: func(e *cli.Env, args []string) error {
 		path, err := oneArg(args, "the task file or benchmark.yaml")
@@ -54,30 +55,32 @@ Exit codes: 0 sealed, or the check holds; 1 the check fails (INVALID); 2 nothing
 		if err := v.valid(); err != nil {
 			return err
 		}
-		switch whole, err := seal.IsBenchmark(path); {
-		case err != nil:
-			return err
-		case v.check != "" && !whole:
-			return cli.Failf(cli.ExitUsage, "", "-check: got the task file %s, want the benchmark.yaml of the seal", path)
-		case v.check != "":
-			return checkBenchmark(e, path, v)
-		case whole:
-			return sealBenchmark(e, path, v)
-		case v.public || v.skipWeak:
-			return cli.Failf(cli.ExitUsage, "", "-public and -skip-weak are for a benchmark.yaml, and %s is a task file", path)
-		}
-		sum, err := doSeal(path, v.key, v.sign, v.out, v.export)
-		if err != nil {
-			return err
-		}
-		if e.JSON {
-			return e.PrintJSON(sealJSON(v.out, sum))
-		}
-		for _, w := range sum.Warnings {
-			e.Warn("%s", w)
-		}
-		fmt.Fprint(e.Stdout, sealText(v.out, sum))
-		return nil
+		return thenStore(e, v.store, v.out, func() error {
+			switch whole, err := seal.IsBenchmark(path); {
+			case err != nil:
+				return err
+			case v.check != "" && !whole:
+				return cli.Failf(cli.ExitUsage, "", "-check: got the task file %s, want the benchmark.yaml of the seal", path)
+			case v.check != "":
+				return checkBenchmark(e, path, v)
+			case whole:
+				return sealBenchmark(e, path, v)
+			case v.public || v.skipWeak:
+				return cli.Failf(cli.ExitUsage, "", "-public and -skip-weak are for a benchmark.yaml, and %s is a task file", path)
+			}
+			sum, err := doSeal(path, v.key, v.sign, v.out, v.export)
+			if err != nil {
+				return err
+			}
+			if e.JSON {
+				return e.PrintJSON(sealJSON(v.out, sum))
+			}
+			for _, w := range sum.Warnings {
+				e.Warn("%s", w)
+			}
+			fmt.Fprint(e.Stdout, sealText(v.out, sum))
+			return nil
+		})
 	},
 }
 
@@ -94,8 +97,8 @@ func (o *sealOptions) valid() error {
 		}
 		return nil
 	}
-	if o.sign != "" || o.out != "" || o.export != "" || o.public || o.skipWeak {
-		return cli.Failf(cli.ExitUsage, "", "-check writes nothing: leave out -sign, -o, -export, -public and -skip-weak")
+	if o.sign != "" || o.out != "" || o.export != "" || o.public || o.skipWeak || o.store != "" {
+		return cli.Failf(cli.ExitUsage, "", "-check writes nothing: leave out -sign, -o, -export, -public, -skip-weak and -store")
 	}
 	return nil
 }

@@ -16,11 +16,11 @@ import (
 // and some room.
 const maxBundle = 3 << 30
 
-var verifyPolicy string
+var verifyPolicy, verifyStore string
 
 var verifyCommand = &cli.Command{
 	Name:  "verify",
-	Args:  "out.cleanrun",
+	Args:  "out.cleanrun|sha256:HEX",
 	Short: "check a bundle and derive its verdict again, without the key",
 	Long: `Checks every byte of a bundle, both signatures, the sealed set and the evidence, derives the verdict again and compares it
 with the stated one. Needs no key and no network.
@@ -29,14 +29,21 @@ A policy file pins the keys: lines "owner VKEY" and "runner VKEY", as keygen pri
 needs no trust; the exit code is then 3, since the signer is unknown.
 
 Exit codes: 0 verified CLEAN, 1 INVALID, 2 not a bundle, 3 INCONCLUSIVE or cannot decide, 4 verified DIRTY.`,
-	JSON:  true,
-	Flags: func(f *cli.Flags) { f.String(&verifyPolicy, "policy", "policy `file` that pins owners and runners") },
+	JSON: true,
+	Flags: func(f *cli.Flags) {
+		f.String(&verifyPolicy, "policy", "policy `file` that pins owners and runners")
+		f.String(&verifyStore, "store", "take the bundle with this digest from the store in `folder`")
+	},
 	Run: func(e *cli.Env, args []string) error {
 		path, err := oneArg(args, "the bundle (out.cleanrun)")
 		if err != nil {
 			return err
 		}
-		report, err := verifyFile(path, verifyPolicy)
+		read := func() ([]byte, error) { return readFile(path, maxBundle) }
+		if verifyStore != "" {
+			read = func() ([]byte, error) { return getFromStore(verifyStore, path) }
+		}
+		report, err := verifyBytes(read, verifyPolicy)
 		if err != nil {
 			return err
 		}
@@ -56,6 +63,11 @@ Exit codes: 0 verified CLEAN, 1 INVALID, 2 not a bundle, 3 INCONCLUSIVE or canno
 
 // verifyFile is what verify and quickstart call.
 func verifyFile(path, policyPath string) (*verify.Report, error) {
+	return verifyBytes(func() ([]byte, error) { return readFile(path, maxBundle) }, policyPath)
+}
+
+// verifyBytes reads the policy, then the bundle.
+func verifyBytes(read func() ([]byte, error), policyPath string) (*verify.Report, error) {
 	var policy *verify.Policy
 	if policyPath != "" {
 		var err error
@@ -63,7 +75,7 @@ func verifyFile(path, policyPath string) (*verify.Report, error) {
 			return nil, err
 		}
 	}
-	bundle, err := readFile(path, maxBundle)
+	bundle, err := read()
 	if err != nil {
 		return nil, err
 	}
