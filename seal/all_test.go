@@ -228,9 +228,9 @@ func TestOverlapOfWhatIsGiven(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lines := strings.SplitAfter(string(fix), "\n")
+			lines := strings.SplitAfter(string(fix)+prose(uint64(900+len(fix)), 150), "\n")
 			for i := range 5 {
-				header := prose(uint64(77+i), 2)
+				header := prose(uint64(77+i), 3)
 				lines[6*i] = header + lines[6*i]
 				if given {
 					put(t, base, map[string]string{fmt.Sprintf("ws/header%d.py", i): header})
