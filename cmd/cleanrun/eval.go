@@ -20,7 +20,6 @@ import (
 	"github.com/cleanrun-dev/cleanrun/eval"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
 	"github.com/cleanrun-dev/cleanrun/keys"
-	"github.com/cleanrun-dev/cleanrun/receipt"
 	"github.com/cleanrun-dev/cleanrun/sandbox"
 	"github.com/cleanrun-dev/cleanrun/seal"
 )
@@ -304,11 +303,7 @@ func (v *evalOptions) checkKeys(b *evalBenchmark) error {
 	if _, err := keys.Load(v.sign); err != nil {
 		return err
 	}
-	file, err := receipt.ParseSealed(b.tasks[0].sealed)
-	if err != nil {
-		return err
-	}
-	set, err := contraband.ParseSet(file.Set())
+	set, err := parseSealed(b.tasks[0].sealed)
 	if err != nil {
 		return err
 	}

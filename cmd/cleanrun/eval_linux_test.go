@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -14,17 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/transparency-dev/merkle/rfc6962"
 	"golang.org/x/sys/unix"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
-	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/eval"
-	"github.com/cleanrun-dev/cleanrun/internal/dcbor"
-	"github.com/cleanrun-dev/cleanrun/internal/merkle"
-	"github.com/cleanrun-dev/cleanrun/keys"
-	"github.com/cleanrun-dev/cleanrun/receipt"
-	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
 // A bench is a sealed benchmark of small tasks. The model's reply to each is its
@@ -62,40 +54,11 @@ func newBench(t *testing.T, n int, more string) *bench {
 // sealAll writes b.sealed.
 func (b *bench) sealAll() {
 	b.t.Helper()
-	key, err := readAuditKey(b.at("audit.key"))
-	b.ok(err)
-	signer, err := keys.Load(b.at("owner.key"))
-	b.ok(err)
-	data, err := seal.LoadBenchmark(b.at("bench/benchmark.yaml"))
-	b.ok(err)
-	defer data.Close()
-	var sets [][]byte
-	var tree merkle.Tree
-	for _, id := range data.IDs() {
-		task, err := data.Task(id)
-		b.ok(err)
-		m, err := task.Load()
-		b.ok(err)
-		control, err := seal.NewControl(rand.Reader)
-		b.ok(err)
-		set, _, err := seal.Build(m, key, control)
-		b.ok(err)
-		payload, err := set.Marshal()
-		b.ok(err)
-		sets = append(sets, payload)
-		tree.Push([32]byte(rfc6962.DefaultHasher.HashLeaf(payload)))
+	_ = os.Remove(b.at("b.sealed")) // of an earlier call
+	cmd := program("seal", "-key", b.at("audit.key"), "-sign", b.at("owner.key"), "-o", b.at("b.sealed"), b.at("bench/benchmark.yaml"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		b.t.Fatalf("seal: %v\n%s", err, out)
 	}
-	head, err := (&contraband.Head{Version: contraband.BenchmarkVersion, Benchmark: "bench", Tasks: uint64(len(sets)), Root: tree.Root(), Key: []byte{}}).Marshal()
-	b.ok(err)
-	signed, err := receipt.Sign1(receipt.KindBenchmark, signer, "bench", head)
-	b.ok(err)
-	var file bytes.Buffer
-	for _, s := range append([][]byte{signed}, sets...) {
-		one, err := dcbor.Marshal(s)
-		b.ok(err)
-		file.Write(one)
-	}
-	b.ok(os.WriteFile(b.at("b.sealed"), file.Bytes(), 0o644))
 }
 
 // honest does what the model says; cheat looks for the tests.
@@ -394,21 +357,80 @@ func TestEvalInterrupt(t *testing.T) {
 	}
 }
 
+// said runs a command in this process and returns what it printed.
+func (b *bench) said(want int, args ...string) string {
+	b.t.Helper()
+	var out, errs bytes.Buffer
+	resetFlags()
+	if code := table.Main(args, os.Stdin, &out, &errs); code != want {
+		b.t.Errorf("%q: got exit code %d, want %d: %s", args, code, want, errs.String())
+	}
+	return out.String() + errs.String()
+}
+
+// ls and watch look at an eval that runs, one that was killed, and one that ended.
+func TestLsAndWatch(t *testing.T) {
+	b := newBench(t, 2, "")
+	mark := b.mark()
+	args := b.args("out", `cat > answer.txt; sleep `+mark, append(b.attested(), "-agent-name", "slow")...)
+	cmd := b.begin(func() bool { return len(marked("sleep\x00"+mark)) > 0 }, args...)
+	want := func(what, text string, parts ...string) {
+		t.Helper()
+		for _, p := range parts {
+			if !strings.Contains(text, p) {
+				t.Errorf("%s: got %q, want %q", what, text, p)
+			}
+		}
+	}
+	rundir := b.at("out/attempts/task-1/t1-a1")
+	want("ls", b.said(0, "ls", b.dir), "eval ", "out ", "2 missing, running", "agent slow", "benchmark", "b.sealed", "2 sealed tasks")
+	want("ls of the eval", b.said(0, "ls", b.at("out")), "attempts/task-1/t1-a1", "running")
+	want("watch", b.said(0, "watch", "-once", b.at("out")), "2 missing, running", "task-1 t1-a1", "phase agent")
+	want("watch run", b.said(0, "watch", "-once", rundir), "bench/task-1 t1-a1", "phase agent, last ")
+	var now struct {
+		Running bool
+		Now     []struct {
+			Task  string
+			State followed
+		}
+	}
+	b.ok(json.Unmarshal([]byte(b.said(0, "watch", "-json", b.at("out"))), &now))
+	if !now.Running || len(now.Now) != 1 || now.Now[0].State.Phase != "agent" || now.Now[0].State.Events < 3 {
+		t.Errorf("watch -json: got %+v", now)
+	}
+	// A watcher does not get in the way, and ends with what it watches.
+	watcher := program("watch", b.at("out"))
+	var seen bytes.Buffer
+	watcher.Stdout, watcher.Stderr = &seen, &seen
+	b.ok(watcher.Start())
+	time.Sleep(300 * time.Millisecond)
+	pids := descendants(cmd.Process.Pid)
+	b.ok(cmd.Process.Kill())
+	cmd.Wait()
+	b.gone(pids, mark)
+	b.ok(watcher.Wait())
+	want("live watch", seen.String(), "running", "killed: the journal is open")
+	want("watch after a kill", b.said(0, "watch", b.at("out")), "killed: the journal is open")
+	want("watch of a killed run", b.said(0, "watch", rundir), "killed: the journal is open")
+	want("ls after a kill", b.said(0, "ls", b.at("out")), "not on record: the eval was killed")
+
+	b.eval(0, b.args("done", honest, b.attested()...)...)
+	want("watch at the end", b.said(0, "watch", b.at("done")), "2 CLEAN")
+	want("watch run at the end", b.said(0, "watch", b.at("done/attempts/task-1/t1-a1")), "completed, exit code 0")
+	want("ls of runs", b.said(0, "ls", b.at("done/attempts/task-1")), "run", "t1-a1", "completed, exit code 0")
+	want("ls of receipts", b.said(0, "ls", b.at("done/receipts")), "receipt", "says CLEAN, bench/task-1 trial 1, attempt 1")
+	b.write("junk/x.cleanrun", "junk")
+	want("ls of junk", b.said(0, "ls", b.at("junk")), "cannot be read")
+	want("watch of nothing", b.said(2, "watch", b.dir), "neither eval.json nor a journal")
+}
+
 // Two evals do not share a folder, and a folder belongs to one plan.
 func TestEvalRefuses(t *testing.T) {
 	b := newBench(t, 2, "")
 	mark := b.mark()
 	args := b.args("out", "sleep "+mark)
 	cmd := b.begin(func() bool { return len(marked("sleep\x00"+mark)) > 0 }, args...)
-	said := func(want int, args ...string) string {
-		t.Helper()
-		var out, errs bytes.Buffer
-		resetFlags()
-		if code := table.Main(args, os.Stdin, &out, &errs); code != want {
-			t.Errorf("got exit code %d, want %d: %s", code, want, errs.String())
-		}
-		return errs.String() + out.String()
-	}
+	said := b.said
 	if s := said(2, args...); !strings.Contains(s, "another eval works") {
 		t.Errorf("got %s", s)
 	}

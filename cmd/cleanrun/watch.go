@@ -140,8 +140,7 @@ type runWatcher struct{ f *follower }
 func (w *runWatcher) close() { w.f.close() }
 
 func (w *runWatcher) look() (view, error) {
-	n, err := w.f.poll()
-	if err != nil {
+	if _, err := w.f.poll(); err != nil {
 		return view{}, err
 	}
 	v := view{object: w.f.state(), lines: []string{w.f.says()}, ended: w.f.final != nil}
@@ -153,8 +152,6 @@ func (w *runWatcher) look() (view, error) {
 				return view{}, err
 			}
 			v.lines, v.object = []string{w.f.says()}, w.f.state()
-		} else if n > 0 {
-			v.lines[0] += fmt.Sprintf(", %.0f a second", w.f.rate)
 		}
 	}
 	return v, nil
@@ -205,11 +202,7 @@ func (w *evalWatcher) look() (view, error) {
 		if _, err := f.poll(); err != nil {
 			return view{}, err
 		}
-		line := fmt.Sprintf(" %v  %s", c, f.says())
-		if on && f.final == nil {
-			line += fmt.Sprintf(", %.0f a second", f.rate)
-		}
-		v.lines = append(v.lines, line)
+		v.lines = append(v.lines, fmt.Sprintf(" %v  %s", c, f.says()))
 		object.Now = append(object.Now, running{c, f.state()})
 	}
 	for c, f := range w.runs {
@@ -231,7 +224,7 @@ type follower struct {
 	last  journal.Row
 	start *journal.Start
 	final *journal.Final
-	rate  float64 // rows a second between the last two looks
+	rate  float64 // rows a second between the last two looks, -1 after the first
 	seen  time.Time
 }
 
@@ -243,7 +236,7 @@ func follow(dir string) (*follower, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &follower{dir: dir, f: f}, nil
+	return &follower{dir: dir, f: f, rate: -1}, nil
 }
 
 func (f *follower) close() { f.f.Close() }
@@ -324,5 +317,9 @@ func (f *follower) says() string {
 	if on, known := f.running(); known && !on {
 		return s + ", killed: the journal is open"
 	}
-	return s + fmt.Sprintf(", phase %s, last %s", f.last.Phase, f.last.Op)
+	s += fmt.Sprintf(", phase %s, last %s", f.last.Phase, f.last.Op)
+	if f.rate >= 0 {
+		s += fmt.Sprintf(", %.0f a second", f.rate)
+	}
+	return s
 }
