@@ -218,7 +218,7 @@ func TestOverlapReport(t *testing.T) {
 }
 
 // What a task's own workspace holds is no answer of it, so two tasks may have
-// it: five headers, none long enough to be a leak.
+// it: ten headers, none long enough to be a leak.
 func TestOverlapOfWhatIsGiven(t *testing.T) {
 	for _, given := range []bool{true, false} {
 		dir := folderOfTasks(t, 2)
@@ -229,9 +229,9 @@ func TestOverlapOfWhatIsGiven(t *testing.T) {
 				t.Fatal(err)
 			}
 			lines := strings.SplitAfter(string(fix)+prose(uint64(900+len(fix)), 150), "\n")
-			for i := range 5 {
+			for i := range 10 {
 				header := prose(uint64(77+i), 3)
-				lines[6*i] = header + lines[6*i]
+				lines[4*i] = header + lines[4*i]
 				if given {
 					put(t, base, map[string]string{fmt.Sprintf("ws/header%d.py", i): header})
 				}
