@@ -15,8 +15,9 @@ type graded struct {
 	ends    []phaseRow
 	rewards []rewardRow
 	guards  []guardRow
-	rows    []gradeRow // of the grade phase that move content or processes
-	began   bool       // some row is of the grade phase
+	rows    []gradeRow        // of the grade phase that move content or processes
+	kept    map[gradeRow]bool // those since the last exec
+	began   bool              // some row is of the grade phase
 
 	answer map[uint32]bool // objects of which the agent phase wrote the content
 	empty  map[uint32]bool // objects that it made in the workspace and wrote nothing into
@@ -69,10 +70,26 @@ func (g *graded) read(seq uint64, r *journal.Row, class scope.Class, base int32)
 			g.rows = append(g.rows, gradeRow{r.Op, r.Proc, r.Child, noBase})
 		case journal.OpOpen, journal.OpExec, journal.OpInterp, journal.OpStdout, journal.OpStderr:
 			if r.Dir != journal.DirNone && r.Result == 0 {
-				g.rows = append(g.rows, gradeRow{r.Op, r.Proc, r.Object, base})
+				g.keep(gradeRow{r.Op, r.Proc, r.Object, base})
 			}
 		}
 	}
+}
+
+// keep leaves out what adds nothing: content without a digest that is no answer,
+// and the same content again. An exec forgets what its process held, so it is
+// always kept, and what follows it counts again.
+func (g *graded) keep(row gradeRow) {
+	if row.op == journal.OpExec {
+		clear(g.kept)
+	} else if g.kept[row] || row.base == noBase && !g.answer[row.number] {
+		return
+	}
+	if g.kept == nil {
+		g.kept = map[gradeRow]bool{}
+	}
+	g.kept[row] = true
+	g.rows = append(g.rows, row)
 }
 
 // change notes what a row of the agent phase changed: contents, which a grader
@@ -263,6 +280,7 @@ type held struct{ tests, run bool }
 // whole hidden test was opened, and anything that the agent wrote.
 func (j *judge) opened() (shared uint64, signal, tests, answer bool) {
 	procs := map[uint32]held{}
+	known := map[int32]standing{}
 	both := map[uint32]bool{}
 	for _, r := range j.ev.graded.rows {
 		if r.op == journal.OpFork {
@@ -273,14 +291,18 @@ func (j *judge) opened() (shared uint64, signal, tests, answer bool) {
 		if r.op == journal.OpExec {
 			h = held{} // a new image
 		}
-		inTest, inSignal, whole := j.standing(r.base)
+		content, ok := known[r.base]
+		if !ok {
+			content = j.standing(r.base)
+			known[r.base] = content
+		}
 		if r.op == journal.OpStdout || r.op == journal.OpStderr {
-			signal = signal || inSignal
+			signal = signal || content.signal
 			continue
 		}
 		ours := j.ev.graded.answer[r.number]
-		tests, answer = tests || whole, answer || ours
-		h.tests, h.run = h.tests || inTest, h.run || ours
+		tests, answer = tests || content.whole, answer || ours
+		h.tests, h.run = h.tests || content.test, h.run || ours
 		procs[r.proc] = h
 		if h.tests && h.run {
 			both[r.proc] = true
@@ -289,11 +311,13 @@ func (j *judge) opened() (shared uint64, signal, tests, answer bool) {
 	return uint64(len(both)), signal, tests, answer
 }
 
-// standing tells whether a row alone holds a source of hidden tests or a
+// A standing tells whether one content alone holds a source of hidden tests or a
 // completion signal, at or above its limit, and whether a hidden test whole.
-func (j *judge) standing(base int32) (test, signal, whole bool) {
+type standing struct{ test, signal, whole bool }
+
+func (j *judge) standing(base int32) (s standing) {
 	if base == noBase {
-		return false, false, false
+		return s
 	}
 	found := map[int]uint32{}
 	for _, n := range j.ix.hits(j.ev.bases[base].digests) {
@@ -308,12 +332,12 @@ func (j *judge) standing(base int32) (test, signal, whole bool) {
 		}
 		switch group.Kind {
 		case contraband.KindTest:
-			test, whole = true, whole || group.Class.Whole()
+			s.test, s.whole = true, s.whole || group.Class.Whole()
 		case contraband.KindSignal:
-			signal = true
+			s.signal = true
 		}
 	}
-	return test, signal, whole
+	return s
 }
 
 var howNames = map[journal.How]string{journal.Exited: "exited", journal.TimedOut: "timeout", journal.NotStarted: "not-started"}
