@@ -44,6 +44,13 @@ func main() {
 	if n := os.Getenv(opensVar); n != "" {
 		os.Exit(opens(n))
 	}
+	if job := os.Getenv(auditVar); job != "" {
+		if err := auditStage(job); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: error:", err)
+			os.Exit(2)
+		}
+		return
+	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench: error:", err)
 		os.Exit(2)
