@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -25,7 +26,7 @@ import (
 )
 
 type evalOptions struct {
-	benchmark, data, out          string
+	benchmark, sealed, data, out  string
 	agent, modelStdin             string
 	agentName, modelName          string
 	tasks                         []string
@@ -70,7 +71,7 @@ Exit code 0 if all trials are finished, whatever their verdicts; 3 if some are m
 	Flags: func(f *cli.Flags) {
 		v := &evalFlags
 		f.String(&v.benchmark, "benchmark", "sealed benchmark `file`, b.sealed")
-		f.String(&v.benchmark, "sealed", "the same as -benchmark: sealed benchmark `file`")
+		f.String(&v.sealed, "sealed", "the same as -benchmark: sealed benchmark `file`")
 		f.Required(&v.data, "data", "`benchmark.yaml` that was sealed")
 		f.Required(&v.out, "o", "`folder` of the eval, new or to go on with")
 		f.String(&v.agent, "agent", "`command` of the agent, with placeholders")
@@ -236,11 +237,7 @@ func planEval(e *cli.Env, v evalOptions, b *evalBenchmark) (eval.Plan, error) {
 	// Wrong flags are found here, and the recipients' file is read once.
 	var kept sandbox.Config
 	if err := v.keep.apply(&kept, os.Environ()); err != nil {
-		var own *cli.Error
-		if errors.As(err, &own) {
-			err = &cli.Error{Code: cli.ExitUsage, Err: own.Err, Hint: own.Hint} // not run's
-		}
-		return p, err
+		return p, usage2(err)
 	}
 	p.Secrets, p.Patterns, p.Recipients, p.Limits.Store = slices.Sorted(slices.Values(v.keep.secrets)), v.keep.patterns, kept.Recipients, kept.StoreMax
 	var processes uint64
@@ -311,8 +308,21 @@ func (v *evalOptions) checkKeys(b *evalBenchmark) error {
 	return err
 }
 
+// usage2 gives a wrong flag that run shares with eval its usual exit code: here no
+// command's code can be meant.
+func usage2(err error) error {
+	var own *cli.Error
+	if errors.As(err, &own) {
+		return &cli.Error{Code: cli.ExitUsage, Err: own.Err, Hint: own.Hint}
+	}
+	return err
+}
+
 func doEval(e *cli.Env, v evalOptions) error {
-	if v.benchmark == "" {
+	if v.benchmark != "" && v.sealed != "" {
+		return cli.Failf(cli.ExitUsage, "", "-benchmark and -sealed are the same: give one of them")
+	}
+	if v.benchmark = cmp.Or(v.benchmark, v.sealed); v.benchmark == "" {
 		return cli.Failf(cli.ExitUsage, "", "flag -benchmark is missing")
 	}
 	if v.noRetries {
@@ -334,7 +344,7 @@ func doEval(e *cli.Env, v evalOptions) error {
 	}
 	for _, t := range b.tasks {
 		if err := outside(v.out, t.workspace); err != nil {
-			return err
+			return usage2(err)
 		}
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)

@@ -8,6 +8,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -173,7 +174,7 @@ func (t *Table) run(e *Env, c *Command, args []string) error {
 	if err != nil {
 		code, hint := ExitUsage, t.Program+" help "+c.Name
 		if c.Dashed {
-			code, hint = c.Fail, t.Program+" "+c.Name+" [flags] -- CMD ARG...; "+hint
+			code, hint = cmp.Or(c.Fail, code), t.Program+" "+c.Name+" [flags] -- CMD ARG...; "+hint
 		}
 		return Failf(code, hint, "%w", err)
 	}
