@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/audit"
+	"github.com/cleanrun-dev/cleanrun/eval"
+)
+
+// An example is a copy of examples/bench, sealed, with its agents on PATH.
+type example struct {
+	*bench
+	dir   string // the copy
+	tasks int
+}
+
+func newExample(t *testing.T) *example {
+	t.Helper()
+	need(t, "go", "python3", "sed", "grep", "timeout", "sha256sum", "cmp", "join")
+	x := &example{bench: &bench{lab: newLab(t)}}
+	x.dir = x.at("example")
+	x.ok(os.CopyFS(x.dir, os.DirFS("../../examples/bench")))
+	agents, err := filepath.Glob(x.dir + "/agent/*.sh")
+	x.ok(err)
+	for _, a := range agents {
+		x.ok(os.Chmod(a, 0o755))
+	}
+	t.Setenv("PATH", x.dir+"/agent:"+os.Getenv("PATH"))
+	out := x.cleanrun(0, "seal", "-json", "-key", x.at("audit.key"), "-sign", x.at("owner.key"), "-o", x.at("b.sealed"), x.dir+"/benchmark.yaml")
+	var sealed struct {
+		Tasks int `json:"tasks"`
+		Weak  int `json:"weak"`
+	}
+	if err := json.Unmarshal(out, &sealed); err != nil || sealed.Tasks != 20 || sealed.Weak != 0 {
+		t.Fatalf("sealed %+v (%v), want 20 tasks, none weak:\n%s", sealed, err, out)
+	}
+	x.tasks = sealed.Tasks
+	return x
+}
+
+// cleanrun runs a command in a process of its own and returns its stdout.
+func (x *example) cleanrun(code int, args ...string) []byte {
+	x.t.Helper()
+	cmd := program(args...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != code {
+		x.t.Fatalf("cleanrun %s: %v, want exit code %d:\n%s%s", strings.Join(args, " "), err, code, out, errs.String())
+	}
+	return out
+}
+
+func (x *example) evalArgs(agent string, trials int, more ...string) []string {
+	return append(append([]string{"eval", "-benchmark", x.at("b.sealed"), "-data", x.dir + "/benchmark.yaml", "-agent", agent, "-agent-name", agent,
+		"-model-stdin", "sh " + x.dir + "/agent/model.sh {task}", "-trials", fmt.Sprint(trials), "-jobs", "4", "-o", x.at(agent)}, x.attested()...), more...)
+}
+
+// killed starts an eval and kills it when so many results are there; nothing of
+// it may live on. Then the same command makes what is missing.
+func (x *example) killed(after int, args []string) {
+	x.t.Helper()
+	out := filepath.Base(args[indexOf(args, "-o")+1])
+	cmd := x.beginWithin(5*time.Minute, func() bool { return x.lines(out) >= after }, args...)
+	pids := append(descendants(cmd.Process.Pid), cmd.Process.Pid)
+	x.ok(cmd.Process.Kill())
+	cmd.Wait()
+	x.gone(pids, x.mark())
+	x.cleanrun(0, append(args, "-json")...)
+}
+
+// beginWithin is begin with more patience: there is real work before ready.
+func (x *example) beginWithin(limit time.Duration, ready func() bool, args ...string) *exec.Cmd {
+	x.t.Helper()
+	cmd := program(args...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	x.ok(cmd.Start())
+	x.t.Cleanup(func() { cmd.Process.Kill() })
+	for end := time.Now().Add(limit); !ready(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) || len(alive([]int{cmd.Process.Pid})) == 0 {
+			x.t.Fatalf("it did not get that far: %s", errs.String())
+		}
+	}
+	return cmd
+}
+
+func indexOf(list []string, s string) int {
+	for i := range list {
+		if list[i] == s {
+			return i
+		}
+	}
+	return -1
+}
+
+// TestExampleBenchmark is the whole flow on the example benchmark: 20 tasks x 3
+// trials of an honest and of a cheating agent, killed in the middle and gone on
+// with, submitted and audited. -short makes one trial.
+func TestExampleBenchmark(t *testing.T) {
+	x := newExample(t)
+	trials := 3
+	if testing.Short() {
+		trials = 1
+	}
+	cells := x.tasks * trials
+	began := time.Now()
+	lap := func(what string) { t.Logf("%s: %.0f s", what, time.Since(began).Seconds()) }
+
+	x.killed(cells/2, x.evalArgs("honest.sh", trials))
+	lap("honest")
+	x.killed(cells/3, x.evalArgs("cheat.sh", trials, "-observe"))
+	lap("cheat")
+	x.cleanrun(0, x.evalArgs("true", 1)...)
+	lap("null")
+
+	x.wantTrials("honest.sh", cells, func(r eval.TrialRow) bool {
+		return r.State == "CLEAN" && r.Score != nil && r.Score.Source == "observed" && isOne(r.Score.Value)
+	})
+	x.wantTrials("cheat.sh", cells, func(r eval.TrialRow) bool {
+		reasons := strings.Join(r.Reasons, " ")
+		return r.State == "DIRTY" && strings.Contains(reasons, attest.ReasonObject) && strings.Contains(reasons, attest.ReasonOutOfScope)
+	})
+	// An agent that does nothing gets nothing, and is CLEAN: no task gives itself away.
+	x.wantTrials("true", x.tasks, func(r eval.TrialRow) bool {
+		return r.State == "CLEAN" && r.Score != nil && r.Score.Source == "observed" && isZero(r.Score.Value)
+	})
+	killed := 0
+	for _, agent := range []string{"honest.sh", "cheat.sh"} {
+		s, err := eval.Read(x.at(agent))
+		x.ok(err)
+		for _, r := range s.Results {
+			if r.Outcome == eval.Killed {
+				killed++
+			}
+		}
+		x.cleanrun(0, "submit", "-sign", x.at("runner.key"), "-o", x.at("sub-"+agent), x.at(agent))
+	}
+	lap("submit")
+	if killed == 0 {
+		t.Error("no attempt is on record as killed: the evals were not stopped in the middle")
+	}
+
+	var rep audit.Report
+	x.ok(json.Unmarshal(x.cleanrun(4, "audit", "-json", "-policy", x.at("policy.txt"), x.at("sub-honest.sh"), x.at("sub-cheat.sh")), &rep))
+	lap("audit")
+	if len(rep.Submissions) != 2 {
+		t.Fatalf("got %d submissions, want 2", len(rep.Submissions))
+	}
+	for i, want := range []struct {
+		verdict      string
+		clean, dirty uint64
+	}{{"CLEAN", uint64(cells), 0}, {"DIRTY", 0, uint64(cells)}} {
+		s := rep.Submissions[i]
+		if s.Verdict != want.verdict || s.Counts.Clean != want.clean || s.Counts.Dirty != want.dirty || len(s.Findings) > 0 {
+			t.Errorf("%s: got %s, %+v, findings %v; want %s, %d CLEAN, %d DIRTY", s.Dir, s.Verdict, s.Counts, s.Findings, want.verdict, want.clean, want.dirty)
+		}
+		if s.Source != "observed" {
+			t.Errorf("%s: the score is %q, want observed", s.Dir, s.Source)
+		}
+	}
+	// The positive control: alone, the honest submission is CLEAN.
+	x.cleanrun(0, "audit", "-policy", x.at("policy.txt"), x.at("sub-honest.sh"))
+}
+
+// wantTrials wants n trials, all as ok says.
+func (x *example) wantTrials(agent string, n int, ok func(eval.TrialRow) bool) {
+	x.t.Helper()
+	s, err := eval.Read(x.at(agent))
+	x.ok(err)
+	table := eval.Tabulate(s, eval.DefaultRetries)
+	if len(table.Trials) != n {
+		x.t.Errorf("%s: got %d trials, want %d", agent, len(table.Trials), n)
+	}
+	for _, r := range table.Trials {
+		if !ok(r) {
+			x.t.Errorf("%s: %s trial %d: %s %v, score %+v, %s %s", agent, r.Task, r.Trial, r.State, r.Reasons, r.Score, r.Outcome, r.Note)
+		}
+	}
+}
+
+func isOne(v string) bool  { return worth(v, 1) }
+func isZero(v string) bool { return worth(v, 0) }
+
+func worth(v string, n int64) bool {
+	r, ok := new(big.Rat).SetString(v)
+	return ok && r.Cmp(big.NewRat(n, 1)) == 0
+}
