@@ -200,7 +200,8 @@ func how(r *journal.Row) string {
 		name string
 	}{{journal.FlagRead, "read"}, {journal.FlagWrite, "write"}, {journal.FlagCreate, "create"}, {journal.FlagTrunc, "truncate"},
 		{journal.FlagDirectory, "folder"}, {journal.FlagPath, "path only"}, {journal.FlagHidden, "hidden"}, {journal.FlagControl, "control"},
-		{journal.FlagLive, "still written"}, {journal.FlagUnreadable, "unreadable"}, {journal.FlagUnstable, "changed meanwhile"}} {
+		{journal.FlagLive, "still written"}, {journal.FlagUnreadable, "unreadable"}, {journal.FlagUnstable, "changed meanwhile"},
+		{journal.FlagRemoved, "secrets removed"}} {
 		if r.Flags&f.flag != 0 {
 			s = append(s, f.name)
 		}
