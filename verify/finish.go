@@ -227,6 +227,9 @@ func (v *verifier) asserted() {
 	if sum.Pseudo > 0 {
 		add("%s to have no content of their own", plural(sum.Pseudo, "device or kernel object", "devices or kernel objects"))
 	}
+	if sum.Removed > 0 {
+		add("that nothing but secrets was removed from %s before storage", plural(sum.Removed, "event", "events"))
+	}
 	for _, c := range []struct {
 		class scope.Class
 		what  string
