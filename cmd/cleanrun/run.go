@@ -24,6 +24,7 @@ import (
 // runOptions is what run and quickstart pass to doRun.
 type runOptions struct {
 	task, sealed, workspace, prompt, out string
+	data, taskID                         string // one task of a sealed benchmark
 	agent, model                         string
 	trial, attempt                       uint32
 	observe, apply                       bool
@@ -46,7 +47,8 @@ var runCommand = &cli.Command{
 workspace stays unchanged), and a HOME and /tmp of its own that hold only toolchains. There is no network but loopback.
 
 With -sealed the run is one attempt at a sealed task and can be attested: workspace (by default the current folder) and -prompt must be
-those that were sealed. With -task, workspace and prompt are found through task.yaml. Without either, CMD is recorded with the current
+those that were sealed. If it is a benchmark's, -task-id names the task and -data the benchmark.yaml, through which both are found; the run
+is given that task's part of the seal alone. With -task, workspace and prompt are found through task.yaml. Without either, CMD is recorded with the current
 folder as workspace, to look at (cleanrun inspect), not to attest.
 
 With -observe the rest of the host is visible read-only too, but for its /tmp, /var/tmp, /run and HOME, and what is out of scope is
@@ -69,7 +71,9 @@ The exit code is CMD's, 128+n if signal n ended it; 125 if the run failed by its
 	Flags: func(f *cli.Flags) {
 		v := &runFlags
 		f.String(&v.task, "task", "`task.yaml` that names workspace and prompt")
-		f.String(&v.sealed, "sealed", "`task.sealed` whose task this is")
+		f.String(&v.sealed, "sealed", "`task.sealed` whose task this is, or b.sealed")
+		f.String(&v.data, "data", "`benchmark.yaml` of the sealed benchmark")
+		f.String(&v.taskID, "task-id", "`name` of the task of the sealed benchmark")
 		f.String(&v.workspace, "workspace", "workspace `folder`, by default the current one")
 		f.String(&v.prompt, "prompt", "`file` with the sealed task's prompt")
 		f.String(&v.out, "o", "new `folder` for the recording")
@@ -176,7 +180,20 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 	var task *seal.Task
 	var prompt []byte
 	workspace := o.workspace
-	if o.task != "" {
+	var part *benchmarkTask
+	if o.data != "" || o.taskID != "" {
+		switch {
+		case o.data == "" || o.taskID == "" || o.sealed == "":
+			return nil, "", cli.Failf(cli.ExitRunner, "cleanrun run -sealed b.sealed -data benchmark.yaml -task-id ID -- CMD", "-data and -task-id go together, with -sealed")
+		case o.task != "" || o.prompt != "" || o.workspace != "":
+			return nil, "", cli.Failf(cli.ExitRunner, "", "-data names workspace and prompt already: leave out -task, -workspace and -prompt")
+		}
+		if part, err = openBenchmarkTask(o.sealed, o.data, o.taskID); err != nil {
+			return nil, "", err
+		}
+		task, prompt, workspace = part.Task, part.Prompt, part.Task.WorkspacePath()
+		c.HiddenHints = append(c.HiddenHints, part.Hidden...)
+	} else if o.task != "" {
 		if o.prompt != "" || o.workspace != "" {
 			return nil, "", cli.Failf(cli.ExitRunner, "", "-task names workspace and prompt already: leave out -workspace and -prompt")
 		}
@@ -228,14 +245,17 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 		if baseline, err = base.Marshal(); err != nil {
 			return nil, "", err
 		}
-		file, set, err := readSealed(o.sealed)
-		if err != nil {
+		var file []byte
+		var set *contraband.Set
+		if part != nil {
+			file, set = part.Sealed, part.Set
+		} else if file, set, err = readSealed(o.sealed); err != nil {
 			return nil, "", err
 		}
 		if task != nil && (set.Benchmark != task.Benchmark || set.Task != task.ID) {
-			return nil, "", cli.Failf(cli.ExitRunner, "", "%s seals %s/%s, and %s is %s/%s", o.sealed, set.Benchmark, set.Task, o.task, task.Benchmark, task.ID)
+			return nil, "", cli.Failf(cli.ExitRunner, "", "%s seals %s/%s, and %s is %s/%s", o.sealed, set.Benchmark, set.Task, task.File, task.Benchmark, task.ID)
 		}
-		if set.Baseline != c.Start.Baseline && o.task == "" && o.prompt == "" {
+		if set.Baseline != c.Start.Baseline && task == nil && o.prompt == "" {
 			return nil, "", cli.Failf(cli.ExitRunner, "give the sealed task's prompt with -prompt, or -task", "%s: workspace %s without a prompt is not what was sealed (got baseline %x, want %x)",
 				o.sealed, c.Workspace, c.Start.Baseline[:8], set.Baseline[:8])
 		}
