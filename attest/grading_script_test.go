@@ -111,6 +111,12 @@ func gradeStep(r *fixture.Run, s Step, path string, c fixture.Content, objects m
 		return r.Exec(path, objects[s.Of], c), 0, true
 	case "create": // a file with nothing in it
 		return 0, r.Make(path), true
+	case "cut": // a file that was there is emptied
+		return 0, r.Cut(path), true
+	case "fill": // the file of the step Of gets content
+		return r.Date(path, objects[s.Of], &c), objects[s.Of], true
+	case "date": // it is dated, and empty
+		return r.Date(path, objects[s.Of], nil), objects[s.Of], true
 	case "make-folder":
 		return r.Add(journal.Row{Op: journal.OpMkdir, Flags: journal.FlagText, Dir: journal.DirOut, Origin: journal.OriginRun},
 			journal.Detail{Path: path, Text: []byte("name")}, &fixture.Content{Size: 4, Canonical: 4}), 0, true

@@ -48,6 +48,7 @@ type Step struct {
 	Opaque uint64 `json:"opaque,omitempty"`
 	Bounds uint32 `json:"bounds,omitempty"`
 	Base   bool   `json:"baseline,omitempty"`
+	Like   string `json:"like,omitempty"` // the step whose content it has too
 }
 
 func (s Step) items() (names []string) {
@@ -117,6 +118,10 @@ func play(t testing.TB, s Script) *played {
 		}
 		r.Phase = phase
 		c := fixture.Content{Items: step.items(), Opaque: step.Opaque, Bounds: step.Bounds, Baseline: step.Base}
+		if step.Like != "" {
+			like := p.rows[step.Like]
+			c.Same = &like
+		}
 		seq, object := do(t, r, step, c, p, objects)
 		switch step.Do {
 		case "reply":

@@ -156,6 +156,12 @@ func gradings() []vector {
 		}),
 		bad("phases-third-environment", "origin", gArgv+1, "", "a third argument vector of the driver in one phase",
 			func(r []table) []table { return slices.Insert(r, gArgv, maps.Clone(r[gArgv])) }),
+		bad("phases-environment-after-run", "origin", gArgv+1, "", "an argument vector of the driver after one of the run in the same phase",
+			func(r []table) []table {
+				own := maps.Clone(r[gArgv])
+				own[kDir], own[kOrigin] = num(out), num(run)
+				return slices.Insert(r, gArgv, own)
+			}),
 
 		bad("reward-while-processes-live", "reward", gExit2, "", "a reward while a process of grading could still write it", remove(gExit2)),
 		bad("reward-twice", "reward", gJSON, "", "two rewards of one source", func(r []table) []table { r[gJSON] = reward("1", 3); return r }),
