@@ -20,7 +20,7 @@ func across(r *Report, o *Options) {
 			continue
 		}
 		why := "the one that the audit was given"
-		if o.Seal == [32]byte{} {
+		if o.Seal == nil {
 			why = "the one of most submissions"
 		}
 		s.find(SealOther, -1, "", "the submission is under %s, want %s, %s", headName(s.statement.Predicate.Benchmark.Head), headName(r.Seal), why)
@@ -32,8 +32,8 @@ func across(r *Report, o *Options) {
 // the one that most of them with a pinned owner are under; of two that are
 // equally frequent the one that comes first.
 func expectedSeal(list []*Submission, o *Options) string {
-	if o.Seal != [32]byte{} {
-		return hexOf(o.Seal)
+	if o.Seal != nil {
+		return hexOf(*o.Seal)
 	}
 	votes := map[string]int{}
 	best := ""

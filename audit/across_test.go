@@ -148,6 +148,9 @@ func TestSeals(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	})
+	t.Run("of another benchmark than a head of zeros", func(t *testing.T) {
+		expectAll(t, audit.Run([]string{newKit().make(t)}, audit.Options{Policy: policy(), Now: now, Seal: new([32]byte)}), 1, []string{audit.SealOther})
+	})
 	t.Run("of another benchmark than the audit was given", func(t *testing.T) {
 		dir := newKit().make(t)
 		for _, c := range []struct {
@@ -155,7 +158,8 @@ func TestSeals(t *testing.T) {
 			exit int
 			want []string
 		}{{sealed(), 0, none}, {later, 1, []string{audit.SealOther}}} {
-			r := audit.Run([]string{dir}, audit.Options{Policy: policy(), Now: now, Seal: sha256.Sum256(c.seal.Head)})
+			head := sha256.Sum256(c.seal.Head)
+			r := audit.Run([]string{dir}, audit.Options{Policy: policy(), Now: now, Seal: &head})
 			expectAll(t, r, c.exit, c.want)
 		}
 	})

@@ -29,8 +29,8 @@ type Options struct {
 	Policy *verify.Policy // whose keys are trusted; not nil
 	Now    time.Time      // as for verify.Verify
 	// Seal is the SHA-256 of the signed head that the submissions must be judged
-	// by. Zero: the one that most of the submissions with a pinned owner name.
-	Seal [32]byte
+	// by. nil: the one that most of the submissions with a pinned owner name.
+	Seal *[32]byte
 	// Workers verify bundles at the same time; 0 is one for each processor.
 	Workers int
 	// Memory bounds the bytes of bundles in memory; 0 is 64 MiB. One bundle is

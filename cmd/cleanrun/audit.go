@@ -68,9 +68,11 @@ func doAudit(e *cli.Env, v auditOptions, dirs []string) (*audit.Report, error) {
 	}
 	o := audit.Options{Policy: policy, Now: time.Now()}
 	if v.seal != "" {
-		if o.Seal, err = sealHead(v.seal); err != nil {
+		head, err := sealHead(v.seal)
+		if err != nil {
 			return nil, err
 		}
+		o.Seal = &head
 	}
 	for _, dir := range dirs {
 		if st, err := os.Stat(dir); err != nil {
