@@ -156,11 +156,12 @@ func gradings() []vector {
 		}),
 		bad("phases-third-environment", "origin", gArgv+1, "", "a third argument vector of the driver in one phase",
 			func(r []table) []table { return slices.Insert(r, gArgv, maps.Clone(r[gArgv])) }),
-		bad("phases-environment-after-run", "origin", gArgv+1, "", "an argument vector of the driver after one of the run in the same phase",
+		bad("phases-environment-after-run", "origin", gWrote+1, "", "an argument vector of the driver after one of the run in the same phase",
 			func(r []table) []table {
-				own := maps.Clone(r[gArgv])
+				driver, own := maps.Clone(r[gArgv]), maps.Clone(r[gArgv])
 				own[kDir], own[kOrigin] = num(out), num(run)
-				return slices.Insert(r, gArgv, own)
+				own[kPhase], driver[kPhase] = num(1), num(1)
+				return slices.Insert(r, gWrote, own, driver)
 			}),
 
 		bad("reward-while-processes-live", "reward", gExit2, "", "a reward while a process of grading could still write it", remove(gExit2)),
