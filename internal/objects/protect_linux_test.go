@@ -223,3 +223,39 @@ func TestLimit(t *testing.T) {
 		t.Errorf("got %d files, want 2", len(l))
 	}
 }
+
+func BenchmarkPutWithRemoval(b *testing.B) {
+	const size = 64 << 20
+	f, err := os.CreateTemp(b.TempDir(), "f")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(random(size)); err != nil {
+		b.Fatal(err)
+	}
+	for name, r := range map[string]*redact.Redactor{"none": nil, "values and shapes": remover(b)} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(size)
+			for b.Loop() {
+				dir := b.TempDir()
+				if err := os.Chmod(dir, 0o700); err != nil {
+					b.Fatal(err)
+				}
+				d, err := os.Open(dir)
+				if err != nil {
+					b.Fatal(err)
+				}
+				s, err := New(int(d.Fd()))
+				if err != nil {
+					b.Fatal(err)
+				}
+				s.Protect(Protection{Remove: r})
+				if _, err := s.Put(int(f.Fd()), true); err != nil {
+					b.Fatal(err)
+				}
+				d.Close()
+			}
+		})
+	}
+}

@@ -365,3 +365,19 @@ func BenchmarkScan(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkPass(b *testing.B) {
+	r, err := New(Config{Values: [][]byte{[]byte(value)}, Shapes: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	rnd := mathrand.New(mathrand.NewPCG(5, 6))
+	data := make([]byte, 16<<20)
+	for i := range data {
+		data[i] = byte(rnd.Uint32())
+	}
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		pieces(r, data, 128<<10)
+	}
+}
