@@ -7,10 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/cleanrun-dev/cleanrun/receipt"
 )
@@ -72,11 +70,7 @@ func (f *folder) open(name string, limit int64) (*os.File, int64, error) {
 	if !before.Mode().IsRegular() {
 		return nil, 0, fmt.Errorf("%s: got a %s, want a regular file", name, kind(before.Mode()))
 	}
-	flags := os.O_RDONLY
-	if runtime.GOOS != "windows" {
-		flags |= syscall.O_NONBLOCK // a pipe put in between must not block
-	}
-	file, err := f.root.OpenFile(name, flags, 0)
+	file, err := f.root.OpenFile(name, os.O_RDONLY|nonblock, 0)
 	if err != nil {
 		return nil, 0, err
 	}
