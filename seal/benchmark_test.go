@@ -300,6 +300,25 @@ func TestCommonKeys(t *testing.T) {
 	}
 }
 
+// The example of the page is a benchmark.yaml.
+func TestBenchmarkExample(t *testing.T) {
+	page, err := os.ReadFile("../spec/benchmark.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, yaml, _ := strings.Cut(string(page), "```yaml\n")
+	yaml, _, _ = strings.Cut(yaml, "```")
+	b, sources, err := parseBenchmark("benchmark.yaml", []byte(yaml))
+	if err != nil || b.Name != "repair-500" || b.Period != "2026-1" || b.Revision != "6f21c3d" || b.Overlap != OverlapReport || len(sources) != 3 {
+		t.Errorf("got %+v, %d sources, %v", b, len(sources), err)
+	}
+	for _, kind := range append(slices.Clone(singleFields), listFields...) {
+		if !strings.Contains(string(page), "`"+kind+"`") {
+			t.Errorf("the page lacks the field %s", kind)
+		}
+	}
+}
+
 func FuzzBenchmark(f *testing.F) {
 	f.Add([]byte(fixture.BenchmarkYAML))
 	f.Add([]byte("benchmark: b\nsetup: [a]\ngrade: {command: x, reward: file}\ntasks:\n  - harbor: x\n    workspaces: 'a/{id}'\n"))
