@@ -38,13 +38,21 @@ func newExample(t *testing.T) *example {
 	t.Setenv("PATH", x.dir+"/agent:"+os.Getenv("PATH"))
 	out := x.cleanrun(0, "seal", "-json", "-key", x.at("audit.key"), "-sign", x.at("owner.key"), "-o", x.at("b.sealed"), x.dir+"/benchmark.yaml")
 	var sealed struct {
-		Tasks int `json:"tasks"`
-		Weak  int `json:"weak"`
+		Tasks []struct {
+			Task  string `json:"task"`
+			Items int    `json:"items"`
+		} `json:"tasks"`
+		Left []any `json:"left"`
 	}
-	if err := json.Unmarshal(out, &sealed); err != nil || sealed.Tasks != 20 || sealed.Weak != 0 {
-		t.Fatalf("sealed %+v (%v), want 20 tasks, none weak:\n%s", sealed, err, out)
+	if err := json.Unmarshal(out, &sealed); err != nil || len(sealed.Tasks) != 20 || len(sealed.Left) > 0 {
+		t.Fatalf("sealed %+v (%v), want 20 tasks, none left out:\n%s", sealed, err, out)
 	}
-	x.tasks = sealed.Tasks
+	for _, task := range sealed.Tasks {
+		if task.Items < 100 {
+			t.Errorf("%s: sealed %d items, want at least 100", task.Task, task.Items)
+		}
+	}
+	x.tasks = len(sealed.Tasks)
 	return x
 }
 
@@ -63,19 +71,20 @@ func (x *example) cleanrun(code int, args ...string) []byte {
 
 func (x *example) evalArgs(agent string, trials int, more ...string) []string {
 	return append(append([]string{"eval", "-benchmark", x.at("b.sealed"), "-data", x.dir + "/benchmark.yaml", "-agent", agent, "-agent-name", agent,
-		"-model-stdin", "sh " + x.dir + "/agent/model.sh {task}", "-trials", fmt.Sprint(trials), "-jobs", "4", "-o", x.at(agent)}, x.attested()...), more...)
+		"-model-stdin", "sh -c 'sleep 0.2; exec " + x.dir + "/agent/model.sh {task}'", "-trials", fmt.Sprint(trials), "-jobs", "4", "-o", x.at(agent)}, x.attested()...), more...)
 }
 
-// killed starts an eval and kills it when so many results are there; nothing of
-// it may live on. Then the same command makes what is missing.
+// killed starts an eval and kills it when so many results are there and an agent
+// is at work; nothing of it may live on. Then the same command makes what is
+// missing.
 func (x *example) killed(after int, args []string) {
 	x.t.Helper()
 	out := filepath.Base(args[indexOf(args, "-o")+1])
-	cmd := x.beginWithin(5*time.Minute, func() bool { return x.lines(out) >= after }, args...)
+	cmd := x.beginWithin(5*time.Minute, func() bool { return x.lines(out) >= after && len(marked("/agent/"+out+"\x00")) > 0 }, args...)
 	pids := append(descendants(cmd.Process.Pid), cmd.Process.Pid)
 	x.ok(cmd.Process.Kill())
 	cmd.Wait()
-	x.gone(pids, x.mark())
+	x.gone(pids, "/agent/"+out+"\x00")
 	x.cleanrun(0, append(args, "-json")...)
 }
 
@@ -135,24 +144,27 @@ func TestExampleBenchmark(t *testing.T) {
 	x.wantTrials("true", x.tasks, func(r eval.TrialRow) bool {
 		return r.State == "CLEAN" && r.Score != nil && r.Score.Source == "observed" && isZero(r.Score.Value)
 	})
-	killed := 0
 	for _, agent := range []string{"honest.sh", "cheat.sh"} {
 		s, err := eval.Read(x.at(agent))
 		x.ok(err)
+		killed := 0
 		for _, r := range s.Results {
 			if r.Outcome == eval.Killed {
 				killed++
 			}
 		}
+		if killed == 0 {
+			t.Errorf("%s: no attempt is on record as killed: it was not stopped in the middle", agent)
+		}
 		x.cleanrun(0, "submit", "-sign", x.at("runner.key"), "-o", x.at("sub-"+agent), x.at(agent))
 	}
 	lap("submit")
-	if killed == 0 {
-		t.Error("no attempt is on record as killed: the evals were not stopped in the middle")
-	}
-
+	// Attempts that were killed are replaced ones: the policy must allow a share.
+	policy, err := os.ReadFile(x.at("policy.txt"))
+	x.ok(err)
+	x.write("lenient.txt", string(policy)+"require infrastructure-rate 30\n")
 	var rep audit.Report
-	x.ok(json.Unmarshal(x.cleanrun(4, "audit", "-json", "-policy", x.at("policy.txt"), x.at("sub-honest.sh"), x.at("sub-cheat.sh")), &rep))
+	x.ok(json.Unmarshal(x.cleanrun(4, "audit", "-json", "-policy", x.at("lenient.txt"), x.at("sub-honest.sh"), x.at("sub-cheat.sh")), &rep))
 	lap("audit")
 	if len(rep.Submissions) != 2 {
 		t.Fatalf("got %d submissions, want 2", len(rep.Submissions))
@@ -169,8 +181,10 @@ func TestExampleBenchmark(t *testing.T) {
 			t.Errorf("%s: the score is %q, want observed", s.Dir, s.Source)
 		}
 	}
-	// The positive control: alone, the honest submission is CLEAN.
-	x.cleanrun(0, "audit", "-policy", x.at("policy.txt"), x.at("sub-honest.sh"))
+	// The positive control: alone, the honest submission is CLEAN. Under a policy
+	// that allows no replaced attempt it is not.
+	x.cleanrun(0, "audit", "-policy", x.at("lenient.txt"), x.at("sub-honest.sh"))
+	x.cleanrun(3, "audit", "-policy", x.at("policy.txt"), x.at("sub-honest.sh"))
 }
 
 // wantTrials wants n trials, all as ok says.
