@@ -13,18 +13,20 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/internal/objects"
 	"github.com/cleanrun-dev/cleanrun/internal/redact"
+	"github.com/cleanrun-dev/cleanrun/internal/seccomp"
 	"github.com/cleanrun-dev/cleanrun/internal/vault"
 	"github.com/cleanrun-dev/cleanrun/journal"
 	brokerpkg "github.com/cleanrun-dev/cleanrun/sandbox/internal/broker"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/mounts"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/record"
-	"github.com/cleanrun-dev/cleanrun/sandbox/internal/stdio"
-	"github.com/cleanrun-dev/cleanrun/sandbox/internal/tracer"
 )
 
-// terminalFD is the terminal that the program's session takes, or a second
-// stdin that is none.
-const terminalFD = 5
+// terminalFD is the terminal that a program's session takes, or a second stdin that
+// is none. cgroupFD is the broker's, if there is one.
+const (
+	terminalFD = 5
+	cgroupFD   = 5
+)
 
 // a recording is the broker's state.
 type recording struct {
@@ -38,27 +40,43 @@ type recording struct {
 	started func() error // waits until the start row is on the disk
 	given   func() error // reads the baseline, to its end
 	rec     *record.Recorder
-	link    int // to pid 1 and shim
-	init    int // process id of pid 1
-	shim    int // process id of the shim, then of the program
-	relay   *stdio.Relay
+	ground  ground
+	link    int         // to pid 1 and shim
+	words   chan packet // what they say; closed at the end of the link
+	init    int         // process id of pid 1
 	broker  *brokerpkg.Broker
+	began   time.Time // when Run was called
 
-	kill     sync.Once
-	cancel   atomic.Bool // the user stopped the run
-	closing  atomic.Uint32
-	mu       sync.Mutex
-	reason   error // why the recorder gave up
-	ending   unix.WaitStatus
-	exited   bool          // pid 1 told the program's status
-	farewell chan struct{} // the link is at its end
+	// For grading: the hidden tests, mounted nowhere yet (-1: none); the reward
+	// folder; the workspace; the private places whose use counts.
+	tests, rewardDir, workDir int
+	private                   []int
+
+	now     atomic.Pointer[phase] // whose command runs
+	cancel  atomic.Bool           // the user stopped the run
+	closing atomic.Uint32
+	cost    Cost
+
+	mu      sync.Mutex
+	reason  error // why the recorder gave up
+	code    uint32
+	exited  bool // code is that of the command
+	ends    []PhaseEnd
+	rewards []journal.Reward
+	met     []string // limits that were reached
 }
 
 // broker is the stage S. It returns only on failure to set up; a run that got a
 // final row is reported before it ends.
 func broker(s *stage) error {
 	signals := catchSignals()
-	r := &recording{stage: s, farewell: make(chan struct{})}
+	if s.Cgroup {
+		unix.CloseOnExec(cgroupFD)
+	}
+	r := &recording{stage: s, tests: -1, began: time.Now()}
+	if now, err := monotonic(); err == nil {
+		r.began = r.began.Add(time.Duration(s.Began - now))
+	}
 	if err := r.open(); err != nil {
 		return err
 	}
@@ -67,10 +85,26 @@ func broker(s *stage) error {
 	}
 	if err := r.launch(); err != nil {
 		r.giveUp(err)
-		_ = unix.Kill(r.init, unix.SIGKILL) // it dies with this process anyhow
-		return r.finish(tracer.New(nil), err)
+		return r.finish(err)
 	}
-	return r.watch(signals)
+	return r.record(signals)
+}
+
+// record runs the phases and closes the journal. It is the same for every backend.
+func (r *recording) record(signals <-chan os.Signal) error {
+	arch, err := seccomp.Native()
+	if err != nil {
+		return err
+	}
+	r.broker = &brokerpkg.Broker{Arch: arch, Recorder: r.rec, Proc: r.proc, Root: r.Root, Observe: r.Start.Observe, Abort: r.giveUp}
+	if r.Control {
+		r.broker.Control = ControlPath
+	}
+	go r.obey(signals)
+	stop := r.reportProgress()
+	err = r.phases()
+	stop()
+	return r.finish(err)
 }
 
 // open takes what must be reached by descriptor once the root has changed.
@@ -154,7 +188,7 @@ func (r *recording) saveHead(text []byte) error {
 
 // build makes the file system and pid 1.
 func (r *recording) build() error {
-	tree, err := mounts.Enter(r.Mounts)
+	tree, err := mounts.Enter(r.Mounts, r.Limits.private())
 	if err != nil {
 		return mountError(err)
 	}
@@ -173,18 +207,6 @@ func (r *recording) build() error {
 		Handles: int(min(limit.Cur, 1<<20) / 2),
 		Log:     r.journal, Store: r.store, Proc: r.proc, Roots: r.Start.Roots, Workspace: r.Workspace, Hidden: r.hidden, Remove: r.remove,
 	})
-	origin := journal.OriginDriver
-	for _, ch := range r.Start.Channels {
-		if ch.Name == "stdin" && ch.Role == "model" {
-			origin = journal.OriginModel
-		}
-	}
-	r.relay, err = stdio.New([3]int{0, 1, 2}, "/dev/pts/ptmx", func(stream int, b []byte) error {
-		return r.rec.Chunk(stream, b, origin)
-	})
-	if err != nil {
-		return err
-	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -201,17 +223,26 @@ func (r *recording) build() error {
 	if !r.Root {
 		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP}
 	}
-	streams, terminal := r.relay.Program()
-	session := streams[max(terminal, 0)]
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(null)
+	if r.Cgroup {
+		attr.UseCgroupFD, attr.CgroupFD = true, cgroupFD
+	}
+	// The streams of each command follow on the link.
+	in := uintptr(null)
 	r.init, err = syscall.ForkExec(mounts.OuterExecutable, []string{stageInit}, &syscall.ProcAttr{
-		Dir: "/", Sys: attr,
-		Files: []uintptr{uintptr(streams[0]), uintptr(streams[1]), uintptr(streams[2]), uintptr(pair[1]), configFD, uintptr(session)},
+		Dir: "/", Sys: attr, Files: []uintptr{in, in, in, uintptr(pair[1]), configFD},
 	})
 	if err != nil {
 		return fmt.Errorf("start pid 1: %w", err)
 	}
 	unix.Close(pair[1])
-	r.relay.Start()
+	r.ground = &namespaces{r: r}
+	r.words = make(chan packet)
+	go r.read()
 	return nil
 }
 
@@ -228,66 +259,69 @@ func mountError(err error) error {
 	return u
 }
 
-// launch brings the shim to its filter and starts the workers.
+// launch waits for pid 1 and lets go of the outer root.
 func (r *recording) launch() error {
 	if _, _, err := r.hear(wordReady); err != nil {
 		return err
 	}
+	if r.Tests != "" {
+		var err error
+		if r.tests, err = mounts.Detach(r.Tests); err != nil {
+			return err
+		}
+	}
 	if err := r.tree.Finish(); err != nil {
 		return err
 	}
-	if err := r.tell(); err != nil {
+	if err := r.places(); err != nil {
 		return err
 	}
-	pid, _, err := r.hear(wordHello)
-	if err != nil {
-		return err
-	}
-	r.shim = pid
-	return nil
+	return r.openPrivate()
 }
 
-func (r *recording) tell() error {
-	_, err := unix.Write(r.link, []byte(wordGo))
+func (r *recording) tell(word string) error {
+	_, err := unix.Write(r.link, []byte(word))
 	return err
 }
 
 // hear waits for a word. It returns the sender's process id and a descriptor
 // that came with it (-1: none).
 func (r *recording) hear(word string) (pid, fd int, err error) {
-	b, pid, fd, err := r.packet()
-	if err != nil {
-		return 0, -1, err
+	p, ok := <-r.words
+	if !ok {
+		return 0, -1, errors.New("pid 1 ended early")
 	}
-	if string(b) != word {
-		return 0, -1, stageFailure(b)
+	if string(p.text) != word {
+		return 0, -1, stageFailure(p.text)
 	}
-	return pid, fd, nil
+	return p.pid, p.fd, nil
 }
 
-func (r *recording) packet() (b []byte, pid, fd int, err error) {
-	buf, oob := make([]byte, 16<<10), make([]byte, 256)
+// read takes what pid 1 and shim say, to the end of the link.
+func (r *recording) read() {
+	defer close(r.words)
 	for {
+		buf, oob := make([]byte, 16<<10), make([]byte, 256)
 		n, on, _, _, err := unix.Recvmsg(r.link, buf, oob, unix.MSG_CMSG_CLOEXEC)
 		if err == unix.EINTR {
 			continue
 		}
 		if err != nil || n == 0 {
-			return nil, 0, -1, fmt.Errorf("pid 1 ended early (%v)", err)
+			return
 		}
-		pid, fd = 0, -1
+		p := packet{text: buf[:n], fd: -1}
 		messages, err := unix.ParseSocketControlMessage(oob[:on])
 		if err != nil {
-			return nil, 0, -1, err
+			return
 		}
 		for _, m := range messages {
 			if cred, err := unix.ParseUnixCredentials(&m); err == nil {
-				pid = int(cred.Pid)
+				p.pid = int(cred.Pid)
 			} else if fds, err := unix.ParseUnixRights(&m); err == nil && len(fds) == 1 {
-				fd = fds[0]
+				p.fd = fds[0]
 			}
 		}
-		return buf[:n], pid, fd, nil
+		r.words <- p
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/internal/overlay"
 	"github.com/cleanrun-dev/cleanrun/journal"
-	"github.com/cleanrun-dev/cleanrun/sandbox/internal/tracer"
 )
 
 // States of closing. They only go up.
@@ -42,34 +41,21 @@ func (r *recording) seal() {
 }
 
 // finish waits until nothing of the run is left and closes the journal.
-func (r *recording) finish(t *tracer.Tracer, failure error) error {
-	stop := r.reportProgress()
-	reaped := false
-	err := t.Wait(r.init, func(unix.WaitStatus) { reaped = true })
-	stop()
-	r.closing.Store(closing)
-	if err == nil && !reaped {
-		err = errors.New("pid 1 was never reaped")
-	}
-	if err != nil {
+func (r *recording) finish(failure error) error {
+	began := time.Now()
+	r.closing.CompareAndSwap(running, closing)
+	if err := r.ground.end(); err != nil {
 		r.giveUp(err)
 	}
-	if r.broker != nil {
-		<-r.farewell // then nobody starts workers any more
-		r.broker.Wait()
+	for range r.words { // to the end of the link
 	}
-	if r.reason != nil {
-		r.relay.Abort()
-	}
-	if err := r.relay.Finish(); err != nil {
-		r.giveUp(err)
-	}
-	f, note := r.final(t)
+	f, note := r.final()
 	r.seal()
 	synced := make(chan error, 1)
 	go func() { synced <- r.store.Sync() }()
 	note, _ = r.remove.String(note, false)
-	head, err := r.journal.Final(f, &journal.Detail{Note: note})
+	limits, args := r.Limits.names(r.Cgroup)
+	head, err := r.journal.Final(f, &journal.Detail{Note: note, Args: args})
 	err = errors.Join(err, <-synced)
 	if failure == nil {
 		failure = r.reason
@@ -80,7 +66,17 @@ func (r *recording) finish(t *tracer.Tracer, failure error) error {
 	if failure != nil {
 		return failure
 	}
-	res := &Result{Code: int(f.Code), Outcome: f.Outcome, Rows: head.Size, Root: head.Root, Skipped: r.Skipped}
+	r.cost.Close += time.Since(began)
+	if r.broker != nil {
+		r.cost.Answer = time.Duration(r.broker.Busy.Load())
+	}
+	res := &Result{
+		Code: int(f.Code), Outcome: f.Outcome, Rows: head.Size, Root: head.Root, Skipped: r.Skipped, Phases: r.ends, Rewards: r.rewards,
+		Cost: r.cost, Backend: r.Start.Backend, Limits: append(limits, r.met...),
+	}
+	for _, g := range r.rec.Guards() {
+		res.Guards = append(res.Guards, GuardHit{g.Path, g.Guard})
+	}
 	if sum := r.journal.Summary(); sum.Final != nil {
 		res.Final = *sum.Final
 	}
@@ -90,21 +86,18 @@ func (r *recording) finish(t *tracer.Tracer, failure error) error {
 
 // final collects what the closing row binds. Whatever does not add up makes the
 // run abandoned, with the reason.
-func (r *recording) final(t *tracer.Tracer) (journal.Final, string) {
+func (r *recording) final() (journal.Final, string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f := journal.Final{Outcome: journal.Abandoned}
-	if b := r.broker; b != nil && b.Listener != nil {
+	if b := r.broker; b != nil {
 		f.Received, f.Answered, f.Void = b.Received.Load(), b.Answered.Load(), b.Void.Load()
-		if over, err := b.Listener.Hangup(0); r.reason == nil && (err != nil || !over) {
-			r.reason = fmt.Errorf("tasks are left under the filter (%v)", err)
-		}
 		if r.reason == nil && f.Received != f.Answered+f.Void {
 			r.reason = fmt.Errorf("%d notifications received, %d answered, %d void", f.Received, f.Answered, f.Void)
 		}
 	}
-	if n := t.Live(); r.reason == nil && n != 0 {
-		r.reason = fmt.Errorf("%d tasks without an end", n)
+	if n := r.rec.Alive(); r.reason == nil && n != 0 {
+		r.reason = fmt.Errorf("%d processes without an end", n)
 	}
 	if r.reason == nil {
 		r.reason = r.rec.DateAll()
@@ -125,10 +118,7 @@ func (r *recording) final(t *tracer.Tracer) (journal.Final, string) {
 		r.reason = errors.New("pid 1 ended without telling how the program ended")
 		return f, r.reason.Error()
 	}
-	f.Code = uint32(r.ending.ExitStatus())
-	if r.ending.Signaled() {
-		f.Code = 128 + uint32(r.ending.Signal())
-	}
+	f.Code = r.code
 	if r.cancel.Load() {
 		f.Outcome = journal.Cancelled
 		return f, stopped
@@ -196,7 +186,7 @@ func (r *recording) reportProgress() (stop func()) {
 			}
 			if n := r.rec.Rows(); n != last {
 				last = n
-				send(message{Rows: n})
+				send(message{Rows: n, Phase: r.rec.Phase()})
 			}
 		}
 	})

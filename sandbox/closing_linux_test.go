@@ -61,7 +61,7 @@ func TestSandboxStopWhileClosing(t *testing.T) {
 			if _, err := unix.FcntlInt(writer.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
 				t.Fatal(err)
 			}
-			c := shell(ws, "head -c 20000 /dev/zero")
+			c := shell(ws, "head -c 20000 /dev/zero; sleep 0.5")
 			c.RunDir, c.Env, c.Stdout = dir, environment(t.TempDir()), writer
 			type end struct {
 				res *sandbox.Result
@@ -91,10 +91,10 @@ func TestSandboxStopWhileClosing(t *testing.T) {
 				}
 				if broker == 0 {
 					broker = child(os.Getpid())
-				} else if one := child(broker); one != 0 {
+				} else if one := child(broker); one != 0 && child(one) != 0 {
 					met = true
 				} else if met {
-					break // pid 1 is reaped
+					break // the command is reaped
 				}
 			}
 			if stop == 0 {

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cleanrun-dev/cleanrun/internal/seccomp"
+	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/mounts"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/privs"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/stdio"
@@ -20,10 +22,13 @@ import (
 // permission for the next step; a link that ends means that the broker is gone.
 const (
 	wordReady = "ready" // pid 1: /proc is mounted
+	wordPhase = "phase" // broker: start the shim of this phase, with these streams
 	wordHello = "hello" // shim: here is my process id
-	wordGo    = "go"
-	wordExit  = "exit" // pid 1: the program ended, with its wait status
-	wordFD    = "fd"   // shim: here is the listener
+	wordGo    = "go"    // broker, to the shim
+	wordFD    = "fd"    // shim: here is the listener
+	wordExit  = "exit"  // pid 1: the command ended, with its wait status
+	wordSweep = "sweep" // broker: kill everything that is left of the phase
+	wordGone  = "gone"  // pid 1: nothing is left
 )
 
 func await() error {
@@ -48,8 +53,9 @@ func say(word string) error {
 	return err
 }
 
-// initProcess is pid 1 of the sandbox: it mounts /proc, starts the shim, and reaps.
-// When the program ends it ends too, and the kernel kills what is left.
+// initProcess is pid 1 of the sandbox: it mounts /proc, starts the shim of each
+// phase, and reaps. When its link ends it ends too, and the kernel kills what is
+// left.
 func initProcess(s *stage) error {
 	catchSignals()
 	if err := mounts.Proc(); err != nil {
@@ -64,30 +70,67 @@ func initProcess(s *stage) error {
 	if err := say(wordReady); err != nil {
 		return err
 	}
-	if err := await(); err != nil {
-		return err
+	for {
+		word, fds, err := listen()
+		if err != nil || word == "" {
+			return err
+		}
+		kind, start := strings.CutPrefix(word, wordPhase)
+		switch {
+		case start && len(fds) == 4:
+			err = initPhase(s, kind, fds)
+		case word == wordSweep:
+			err = sweep()
+		}
+		if err != nil {
+			return err
+		}
 	}
+}
+
+// listen takes the next word, "" at the end of the link.
+func listen() (string, []int, error) {
+	b, oob := make([]byte, 64), make([]byte, 256)
+	for {
+		n, on, _, _, err := unix.Recvmsg(linkFD, b, oob, unix.MSG_CMSG_CLOEXEC)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return "", nil, err
+		}
+		messages, err := unix.ParseSocketControlMessage(oob[:on])
+		if err != nil {
+			return "", nil, err
+		}
+		var fds []int
+		for _, m := range messages {
+			if list, err := unix.ParseUnixRights(&m); err == nil {
+				fds = append(fds, list...)
+			}
+		}
+		return string(b[:n]), fds, nil
+	}
+}
+
+// initPhase starts the shim of a phase and tells when it, or what it became, has
+// ended. The shim uses the link meanwhile.
+func initPhase(s *stage, kind string, fds []int) error {
 	var attr syscall.SysProcAttr
 	if !s.Root {
 		attr.AmbientCaps = []uintptr{unix.CAP_SETPCAP}
 	}
-	pid, err := syscall.ForkExec("/proc/self/exe", []string{stageShim}, &syscall.ProcAttr{
-		Dir: s.Workspace, Files: []uintptr{0, 1, 2, linkFD, configFD, terminalFD}, Sys: &attr,
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{stageShim, kind}, &syscall.ProcAttr{
+		Dir: s.Workspace, Sys: &attr,
+		Files: []uintptr{uintptr(fds[0]), uintptr(fds[1]), uintptr(fds[2]), linkFD, configFD, uintptr(fds[3])},
 	})
+	// The program alone holds its streams: closing one must be seen.
+	for _, fd := range fds {
+		unix.Close(fd)
+	}
 	if err != nil {
 		return fmt.Errorf("start shim: %w", err)
 	}
-	// The program alone holds its streams: closing one must be seen.
-	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	for fd := range 3 {
-		if err := unix.Dup3(null, fd, 0); err != nil {
-			return err
-		}
-	}
-	unix.Close(terminalFD)
 	for {
 		var ws unix.WaitStatus
 		p, err := unix.Wait4(-1, &ws, unix.WALL, nil)
@@ -99,6 +142,23 @@ func initProcess(s *stage) error {
 		}
 		if p == pid && (ws.Exited() || ws.Signaled()) {
 			return say(wordExit + string(binary.LittleEndian.AppendUint32(nil, uint32(ws))))
+		}
+	}
+}
+
+// sweep kills all other processes. The kernel lets no fork through while it is
+// under way: a child of a process that has the signal is not made.
+func sweep() error {
+	if err := unix.Kill(-1, unix.SIGKILL); err != nil && err != unix.ESRCH {
+		return fmt.Errorf("kill what is left: %w", err)
+	}
+	for {
+		_, err := unix.Wait4(-1, nil, unix.WALL, nil)
+		if err == unix.ECHILD {
+			return say(wordGone)
+		}
+		if err != nil && err != unix.EINTR {
+			return fmt.Errorf("wait for what is left: %w", err)
 		}
 	}
 }
@@ -126,7 +186,12 @@ func loopback() error {
 // shim becomes the program: it gives up its rights, installs the filter, opens
 // the control file as the program would, and executes.
 func shim(s *stage) error {
-	path, err := lookPath(s.Command[0], lookup(s.Env, "PATH"))
+	if len(os.Args) != 2 || len(os.Args[1]) != 1 || os.Args[1] < "0" || os.Args[1] > "2" {
+		return errors.New("a shim without a phase")
+	}
+	kind := journal.Phase(os.Args[1][0] - '0')
+	argv, env := s.argv(kind), s.environ(kind)
+	path, err := lookPath(argv[0], lookup(env, "PATH"))
 	if err != nil {
 		return err
 	}
@@ -142,6 +207,9 @@ func shim(s *stage) error {
 		return err
 	}
 	if err := await(); err != nil {
+		return err
+	}
+	if err := s.Limits.set(s.Cgroup); err != nil {
 		return err
 	}
 	if err := privs.Drop(s.Root); err != nil {
@@ -169,7 +237,7 @@ func shim(s *stage) error {
 	if err := await(); err != nil {
 		os.Exit(OwnFailure)
 	}
-	if s.Control && readControl() != nil {
+	if s.Control && kind == s.first() && readControl() != nil {
 		os.Exit(OwnFailure)
 	}
 	// exec closes the rest. Closing it here would take its poller from under the
@@ -178,7 +246,7 @@ func shim(s *stage) error {
 	if err := unix.CloseRange(linkFD+1, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		os.Exit(OwnFailure)
 	}
-	err = syscall.Exec(path, s.Command, s.Env)
+	err = syscall.Exec(path, argv, env)
 	return &NotExecuted{fmt.Errorf("execute %s: %w", path, err)}
 }
 
@@ -195,6 +263,14 @@ func readControl() error {
 			return err
 		}
 	}
+}
+
+// first is the phase of the first program.
+func (s *stage) first() journal.Phase {
+	if len(s.Setup) > 0 {
+		return journal.PhaseSetup
+	}
+	return journal.PhaseAgent
 }
 
 // lookPath finds the command on the PATH of its own environment.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cleanrun-dev/cleanrun/internal/durable"
@@ -35,8 +36,13 @@ func (s *stage) keep(c *Config) error {
 			"a longer secret belongs into a file that the task grants")
 	}
 	// What every verifier reads cannot be changed.
-	if st := &s.Start; r.Finds([]byte(strings.Join([]string{c.ControlText, st.Benchmark, st.Task, st.Agent, st.Model}, "\x00"))) {
-		return refused("Secrets", "values that the task's names, its control text, -agent and -model do not hold", "one of them there",
+	st := &s.Start
+	public := []string{c.ControlText, st.Benchmark, st.Task, st.Agent, st.Model}
+	if p := st.Phases; p != nil {
+		public = append(slices.Concat(public, p.Setup, p.Grade, p.Guard), p.Tests, p.RewardDir)
+	}
+	if r.Finds([]byte(strings.Join(public, "\x00"))) {
+		return refused("Secrets", "values that the task's names, commands and control text, -agent and -model do not hold", "one of them there",
 			"a value of common words would remove honest text: give the run a real key")
 	}
 	for _, root := range s.Start.Roots {

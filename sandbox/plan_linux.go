@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/mounts"
@@ -24,7 +27,9 @@ const (
 
 // stage is what broker, pid 1 and shim are told.
 type stage struct {
+	Setup     []string
 	Command   []string
+	Grade     []string
 	Env       []string
 	Workspace string
 	RunDir    string
@@ -36,6 +41,11 @@ type stage struct {
 	Hints     []string
 	Skipped   []string
 	Keep      keeping
+	Tests     string           // outside folder of the hidden tests, "" for none
+	Timeouts  [3]time.Duration // by phase
+	Limits    Limits
+	Cgroup    bool  // pid 1 starts in the cgroup of descriptor cgroupFD
+	Began     int64 // when Run was called, nanoseconds of CLOCK_MONOTONIC
 }
 
 // blind is what this backend does not see, by id (spec/recorder.md).
@@ -70,6 +80,9 @@ func prepare(c *Config) (*stage, error) {
 		return nil, refused("Command", "a program", "none", "name the program to run")
 	}
 	var err error
+	if s.Began, err = monotonic(); err != nil {
+		return nil, err
+	}
 	if s.Umask, err = umask(); err != nil {
 		return nil, err
 	}
@@ -115,17 +128,79 @@ func prepare(c *Config) (*stage, error) {
 	if memory { // an overlay cannot be another's upper layer
 		backend += "+upper-in-memory"
 	}
-	p := &planner{stage: s, memory: memory, hints: c.HiddenHints, roots: map[string]scope.Root{}, mounts: map[string]mounts.Mount{}, home: lookup(c.Env, "HOME")}
+	if err := s.planPhases(c); err != nil {
+		return nil, err
+	}
+	if err := checkLimits(c.Limits); err != nil {
+		return nil, err
+	}
+	s.Limits = c.Limits
+	p := &planner{stage: s, memory: memory, hints: s.Hints, roots: map[string]scope.Root{}, mounts: map[string]mounts.Mount{}, home: lookup(c.Env, "HOME")}
 	if err := p.plan(c, lower); err != nil {
 		return nil, err
 	}
 	s.Start.Version, s.Start.Recorder, s.Start.Backend = journal.Version, Version, backend
 	s.Start.Workspace, s.Start.Observe, s.Start.Blind = s.Workspace, c.Observe, blind
 	drawRun(&s.Start)
+	return s, nil
+}
+
+// planPhases checks what runs beside the command and where its places are.
+func (s *stage) planPhases(c *Config) error {
 	for _, h := range c.HiddenHints {
 		s.Hints = append(s.Hints, filepath.Clean(h))
 	}
-	return s, nil
+	s.Timeouts = [3]time.Duration{c.SetupTimeout, c.Timeout, c.GradeTimeout}
+	if s.Start.Phases == nil && len(c.Setup)+len(c.Grade) > 0 {
+		p := &journal.Phases{Setup: c.Setup, Grade: c.Grade}
+		if len(c.Grade) > 0 {
+			p.Reward = journal.RewardExit
+		}
+		if c.Tests != "" {
+			p.Tests = TestsPath
+		}
+		s.Start.Phases = p
+	}
+	p := s.Start.Phases
+	if p == nil {
+		if c.Tests != "" {
+			return refused("Tests", "a grader that they are for", c.Tests, "give the grade command")
+		}
+		return nil
+	}
+	if c.Setup != nil && !slices.Equal(c.Setup, p.Setup) || c.Grade != nil && !slices.Equal(c.Grade, p.Grade) {
+		return refused("Setup, Grade", "the commands of Start.Phases", fmt.Sprintf("%q, %q", c.Setup, c.Grade), "leave them out")
+	}
+	q := *p // the caller's stays as it is; a list is encoded as one, empty or not
+	q.Setup, q.Grade, q.Guard = append([]string{}, p.Setup...), append([]string{}, p.Grade...), append([]string{}, p.Guard...)
+	if err := journal.CheckPhases(&q); err != nil {
+		return refused("Start.Phases", "phases that a start row may state", err.Error(), "correct the task")
+	}
+	s.Start.Phases, s.Setup, s.Grade = &q, q.Setup, q.Grade
+	if (q.Tests != "") != (c.Tests != "") {
+		return refused("Tests", "a folder of hidden tests exactly if the phases name a place for them", fmt.Sprintf("%q for the place %q", c.Tests, q.Tests),
+			"give the folder of the task's hidden tests, or none")
+	}
+	if c.Tests != "" {
+		var err error
+		if s.Tests, err = realDir("Tests", c.Tests); err != nil {
+			return err
+		}
+		if within(s.Tests, s.Workspace) {
+			return refused("Tests", "a folder outside the workspace", s.Tests, "the command must not find them before grading")
+		}
+		s.Hints = append(s.Hints, s.Tests)
+	}
+	return nil
+}
+
+// monotonic is the time that all processes of the machine share.
+func monotonic() (int64, error) {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		return 0, fmt.Errorf("sandbox: clock: %w", err)
+	}
+	return t.Nano(), nil
 }
 
 func realDir(field, p string) (string, error) {
@@ -203,6 +278,9 @@ func (p *planner) plan(c *Config, lower string) error {
 	if c.ControlText != "" {
 		p.mount(mounts.Mount{Path: ControlPath, Kind: mounts.File, Content: []byte(c.ControlText), Must: true})
 	}
+	if err := p.grading(c.Observe); err != nil {
+		return err
+	}
 	for i, g := range c.Grants {
 		if err := p.grant(g, i); err != nil {
 			return err
@@ -215,7 +293,7 @@ func (p *planner) plan(c *Config, lower string) error {
 	p.root(p.Workspace, mode, scope.Workspace)
 	p.mount(mounts.Mount{
 		Path: p.Workspace, Kind: mounts.Overlay, Source: lower, State: filepath.Join(p.RunDir, stateDir),
-		ReadOnly: c.ReadOnly, Must: true, Main: true, Memory: p.memory,
+		ReadOnly: c.ReadOnly, Must: true, Main: true, Memory: p.memory, Size: p.Limits.private(),
 	})
 	p.hideRunDir()
 	p.finish()
@@ -252,8 +330,36 @@ func (p *planner) private(places ...string) {
 			continue
 		}
 		p.root(d, scope.WriteTree, scope.Private)
-		p.mount(mounts.Mount{Path: d, Kind: mounts.Private, Must: d == "/tmp"})
+		p.mount(mounts.Mount{Path: d, Kind: mounts.Private, Must: d == "/tmp", Size: p.Limits.private()})
 	}
+}
+
+// grading makes the places of hidden tests and rewards. Nothing that the run can
+// change may lie above them.
+func (p *planner) grading(observe bool) error {
+	ph := p.Start.Phases
+	if ph == nil {
+		return nil
+	}
+	for _, place := range []struct {
+		path string
+		mode scope.Mode
+		kind mounts.Kind
+	}{{ph.Tests, scope.ReadTree, mounts.Dir}, {ph.RewardDir, scope.WriteTree, mounts.Private}} {
+		if place.path == "" {
+			continue
+		}
+		m, taken := p.mounts[place.path]
+		up, covered := p.above(place.path)
+		switch {
+		case taken && !(observe && m.Kind == mounts.Bind), covered && up.Kind != mounts.Dir, p.kernel(place.path), within(place.path, p.Workspace), within(p.Workspace, place.path):
+			return refused("Start.Phases", "a place that nothing else is shown at, such as "+filepath.Dir(ControlPath)+" or a folder of / that the run does not have",
+				place.path, "choose another place in the task")
+		}
+		p.root(place.path, place.mode, scope.Private)
+		p.mount(mounts.Mount{Path: place.path, Kind: place.kind, Must: true, Size: p.Limits.private()})
+	}
+	return nil
 }
 
 // closed takes what lies around the task out of the private places: there a miss
@@ -348,7 +454,7 @@ func (p *planner) grant(g scope.Root, i int) error {
 			return fmt.Errorf("sandbox: %w", err)
 		}
 	}
-	p.mount(mounts.Mount{Path: g.Path, Kind: mounts.Overlay, Source: g.Path, State: state, Must: true, Memory: p.memory})
+	p.mount(mounts.Mount{Path: g.Path, Kind: mounts.Overlay, Source: g.Path, State: state, Must: true, Memory: p.memory, Size: p.Limits.private()})
 	return nil
 }
 

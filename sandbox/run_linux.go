@@ -26,6 +26,7 @@ import (
 // message goes from the broker to the launcher, one a packet.
 type message struct {
 	Rows   uint64
+	Phase  journal.Phase
 	Result *Result
 	Error  string
 	What   string // of an Unavailable, or whatCommand
@@ -68,6 +69,13 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if err := s.keepSecret(c.Recipients); err != nil {
 		return nil, err
 	}
+	group, err := s.limit()
+	if err != nil {
+		return nil, err
+	}
+	if group != nil {
+		defer group.close()
+	}
 	config, err := sealedFile(s)
 	if err != nil {
 		return nil, err
@@ -93,6 +101,9 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	cmd.ExtraFiles = []*os.File{theirs, config}
+	if group != nil {
+		cmd.ExtraFiles = append(cmd.ExtraFiles, group.fd)
+	}
 	cmd.SysProcAttr = brokerAttr(s)
 	cmd.WaitDelay = 5 * time.Second // of a reader that never returns
 
@@ -133,6 +144,9 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		}
 	}
 	if res != nil {
+		if group != nil {
+			res.Limits = append(res.Limits, group.close()...)
+		}
 		return res, nil
 	}
 	if err == nil {
@@ -295,7 +309,7 @@ func receive(control *os.File, progress func(Progress)) (*Result, error) {
 		case m.Result != nil:
 			res = m.Result
 		case progress != nil:
-			progress(Progress{Rows: m.Rows})
+			progress(Progress{Rows: m.Rows, Phase: m.Phase})
 		}
 	}
 }

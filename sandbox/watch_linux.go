@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"encoding/binary"
 	"fmt"
 	"os"
 	"strconv"
@@ -9,97 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cleanrun-dev/cleanrun/internal/seccomp"
-	brokerpkg "github.com/cleanrun-dev/cleanrun/sandbox/internal/broker"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/record"
-	"github.com/cleanrun-dev/cleanrun/sandbox/internal/tracer"
 )
-
-// watch runs the program to its end.
-func (r *recording) watch(signals <-chan os.Signal) error {
-	t := tracer.New(r)
-	t.Orphaned = func(tid int) bool {
-		parent, ok := r.status(tid, "PPid")
-		return !ok || parent == r.init
-	}
-	t.Ours = func(tid int) bool {
-		by, ok := r.status(tid, "TracerPid")
-		return ok && by == os.Getpid()
-	}
-	arch, err := seccomp.Native()
-	if err != nil {
-		return err
-	}
-	r.broker = &brokerpkg.Broker{Arch: arch, Recorder: r.rec, Proc: r.proc, Root: r.Root, Observe: r.Start.Observe, Abort: r.giveUp}
-	if r.Control {
-		r.broker.Control = ControlPath
-	}
-	go r.obey(signals)
-	if err := r.seize(t); err != nil {
-		close(r.farewell)
-		r.giveUp(err)
-		return r.finish(t, err)
-	}
-	// On another thread: the shim's threads stop for the tracer at any time, and
-	// only this thread can let them go on.
-	go r.attend()
-	return r.finish(t, nil)
-}
-
-// seize traces the shim, which waits for a word, and numbers it as process 1.
-func (r *recording) seize(t *tracer.Tracer) error {
-	if err := t.Seize(r.shim, r.threads); err != nil {
-		return &Unavailable{What: "ptrace", Err: err, Hint: "tracing is blocked (a container, or kernel.yama.ptrace_scope=3), or another tracer is at work"}
-	}
-	if err := r.rec.Birth(0, r.shim); err != nil {
-		return err
-	}
-	tids, err := r.threads(r.shim)
-	if err != nil {
-		return err
-	}
-	for _, tid := range tids {
-		if tid == r.shim {
-			continue
-		}
-		if err := r.rec.Birth(0, tid); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// attend takes the listener, starts the workers, lets the program start, and
-// hears pid 1 to its end.
-func (r *recording) attend() {
-	defer close(r.farewell)
-	begin := func() error {
-		if err := r.tell(); err != nil {
-			return err
-		}
-		_, fd, err := r.hear(wordFD)
-		if err != nil {
-			return err
-		}
-		l, err := seccomp.NewListener(fd)
-		if err != nil {
-			return &Unavailable{What: "seccomp-notify", Err: err}
-		}
-		r.broker.Listener = l
-		if err := r.given(); err != nil {
-			return err
-		}
-		_ = l.SyncWakeUp() // only faster, and only from Linux 6.6
-		if err := r.broker.Start(workers); err != nil {
-			return err
-		}
-		return r.tell()
-	}
-	if err := begin(); err != nil {
-		r.giveUp(err)
-	}
-	r.listen()
-}
 
 // status is a number of /proc/tid/status.
 func (r *recording) status(tid int, name string) (int, bool) {
@@ -133,30 +43,6 @@ func (r *recording) threads(pid int) ([]int, error) {
 	return tids, nil
 }
 
-// Birth, Exec and Death are the tracer's events.
-func (r *recording) Birth(parent, tid int) error { return r.rec.Birth(parent, tid) }
-
-func (r *recording) Exec(caller, pid int) (bool, error) { return r.broker.Executed(caller, pid) }
-
-func (r *recording) Death(tid, exit int) error { return r.rec.Death(tid, exit) }
-
-// listen takes the program's status from pid 1.
-func (r *recording) listen() {
-	for {
-		b, _, _, err := r.packet()
-		if err != nil {
-			return
-		}
-		if status, ok := cutWord(b, wordExit); ok && len(status) == 4 {
-			r.mu.Lock()
-			r.ending, r.exited = unix.WaitStatus(binary.LittleEndian.Uint32(status)), true
-			r.mu.Unlock()
-			continue
-		}
-		r.giveUp(stageFailure(b))
-	}
-}
-
 // obey handles the launcher's words and the signals of the terminal.
 func (r *recording) obey(signals <-chan os.Signal) {
 	go func() { // a launcher that ends kills this process; a word of it is a signal
@@ -174,21 +60,26 @@ func (r *recording) obey(signals <-chan os.Signal) {
 				r.interrupt() // the numbers of what ran may be others' by now
 				continue
 			}
+			p := r.now.Load()
 			switch sig {
 			case unix.SIGKILL:
 				r.cancel.Store(true)
-				r.killAll()
+				r.ground.kill()
 			case unix.SIGWINCH:
-				r.relay.Resize()
+				if p != nil {
+					p.relay.Resize()
+				}
 			case unix.SIGINT:
-				if !r.relay.Interrupt() {
-					_ = unix.Kill(-r.shim, unix.SIGINT) // it may be gone
+				if p != nil && !p.relay.Interrupt() {
+					p.signal(sig)
 				}
 			case unix.SIGTERM, unix.SIGHUP:
 				r.cancel.Store(true)
-				_ = unix.Kill(-r.shim, sig)
+				fallthrough
 			case unix.SIGQUIT:
-				_ = unix.Kill(-r.shim, unix.SIGQUIT)
+				if p != nil {
+					p.signal(sig)
+				}
 			}
 		}
 	}()
@@ -196,9 +87,8 @@ func (r *recording) obey(signals <-chan os.Signal) {
 	}
 }
 
-func (r *recording) killAll() {
-	r.kill.Do(func() { _ = unix.Kill(r.init, unix.SIGKILL) }) // ESRCH: it ended by itself
-}
+// signal sends a signal to the command's process group.
+func (p *phase) signal(sig syscall.Signal) { _ = unix.Kill(-p.main, sig) } // it may be gone
 
 // giveUp ends the run because of a failure of the recorder.
 func (r *recording) giveUp(err error) {
@@ -207,5 +97,12 @@ func (r *recording) giveUp(err error) {
 		r.reason = err
 	}
 	r.mu.Unlock()
-	r.killAll()
+	r.ground.kill()
+}
+
+// why is the reason that the recorder gave up, nil if it did not.
+func (r *recording) why() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reason
 }

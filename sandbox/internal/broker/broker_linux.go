@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,9 +25,9 @@ import (
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/record"
 )
 
-// A Broker serves one listener.
+// A Broker serves one listener after another: each phase of a run has its own.
 type Broker struct {
-	Listener *seccomp.Listener
+	Listener *seccomp.Listener // of the present phase, see Start
 	Arch     *seccomp.Arch
 	Recorder *record.Recorder
 	Proc     int         // outer procfs, O_PATH
@@ -36,6 +37,7 @@ type Broker struct {
 	Abort    func(error) // ends the run; called at most once
 
 	Received, Answered, Void atomic.Uint64
+	Busy                     atomic.Int64 // nanoseconds that calls took, summed over the workers
 
 	handlers map[int32]handler
 	abort    sync.Once
@@ -44,7 +46,9 @@ type Broker struct {
 	mu       sync.Mutex
 	expected map[int]image            // by calling thread
 	stuck    map[uint64]*record.Event // opens that wait for a peer, by notification
+	phase    journal.Phase            // that the command belongs to
 	command  bool                     // the command's exec was seen
+	environ  bool                     // the environment is recorded
 	devices  map[uint64]bool          // device number to pseudo file system
 
 	names sync.Mutex // held while a name of a file goes or comes, but for creating it
@@ -72,17 +76,21 @@ type worker struct {
 	scratch [64]byte      // scratch for names in procfs
 }
 
-// Start starts n workers. They end when no task is left under the filter.
-func (b *Broker) Start(n int) error {
+// Start starts n workers for the command of a phase. They end when no task is left
+// under the filter; Wait before the next Start.
+func (b *Broker) Start(l *seccomp.Listener, phase journal.Phase, n int) error {
+	b.Listener, b.phase, b.command = l, phase, false
 	b.expected, b.stuck = map[int]image{}, map[uint64]*record.Event{}
-	b.devices = map[uint64]bool{}
-	b.handlers = map[int32]handler{}
-	if err := catchWake(); err != nil {
-		return err
-	}
-	for name, h := range calls {
-		if nr, ok := b.Arch.Number(name); ok {
-			b.handlers[nr] = h
+	if b.handlers == nil {
+		b.devices = map[uint64]bool{}
+		b.handlers = map[int32]handler{}
+		if err := catchWake(); err != nil {
+			return err
+		}
+		for name, h := range calls {
+			if nr, ok := b.Arch.Number(name); ok {
+				b.handlers[nr] = h
+			}
 		}
 	}
 	ready := make(chan error)
@@ -138,12 +146,21 @@ func (w *worker) serve() {
 			w.fatal(err)
 			return
 		}
+		began := time.Now() // read for its monotonic part only
 		w.Received.Add(1)
 		c.tid = int(c.PID)
 		c.proc = w.Recorder.Process(c.tid)
 		c.name = w.Arch.Call(c.Nr)
 		w.handle(c)
+		w.Busy.Add(int64(time.Since(began)))
 	}
+}
+
+// Commanded tells whether the command of the phase was seen to be executed.
+func (b *Broker) Commanded() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.command
 }
 
 func (w *worker) handle(c *call) {

@@ -12,7 +12,7 @@ import (
 
 // openedFile adds the content of a regular file to the row.
 func (w *worker) openedFile(c *call, e *record.Event, o *opening) {
-	if e.Path == w.Control && w.Recorder.Phase() == journal.PhaseSetup {
+	if e.Path == w.Control && w.Recorder.Phase() == journal.PhaseSetup && !w.Commanded() {
 		e.Flags |= journal.FlagControl
 	}
 	tmp := o.flags&unix.O_TMPFILE == unix.O_TMPFILE
@@ -60,6 +60,11 @@ func (w *worker) openedFile(c *call, e *record.Event, o *opening) {
 			undone(e)
 			w.fail(c, e, errnoOf(err))
 			return
+		}
+	}
+	if o.named != "" && e.Flags&journal.FlagRead != 0 && w.Recorder.Hook(f, e.Path, o.named) {
+		if err := w.Recorder.Guard(c.proc, e.Path, journal.Guard{Kind: journal.GuardHook}); err != nil {
+			w.fatal(err)
 		}
 	}
 	w.handOver(c, e, o)

@@ -14,6 +14,7 @@ import (
 // An opening is one open call on its way.
 type opening struct {
 	asked   string // path as the program spelled it
+	named   string // in the grade phase: that path, absolute and clean
 	at      place
 	flags   uint64
 	mode    uint64
@@ -108,6 +109,9 @@ func (w *worker) open(c *call, dirfd int32, addr uint64, o *opening) {
 	if o.flags&unix.O_PATH != 0 {
 		w.openPath(c, e, o)
 		return
+	}
+	if w.phase == journal.PhaseGrade {
+		o.named = w.lexical(o.at)
 	}
 	if !o.how && !o.creates() {
 		o.mode = 0

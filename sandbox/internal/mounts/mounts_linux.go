@@ -39,6 +39,7 @@ type Mount struct {
 	ReadOnly bool   // Overlay: not to be changed
 	Main     bool   // Overlay: the workspace
 	Memory   bool   // Overlay: upper layer in memory, State is not used
+	Size     uint64 // Private, and Overlay in memory: most bytes it may hold; 0 is the kernel's default
 	Must     bool   // the run is refused without it; else it is skipped and named
 }
 
@@ -62,8 +63,9 @@ const (
 
 // Enter moves the calling process (all threads) onto a base tmpfs and builds
 // the tree of ms, parents first, under it. Until Finish the outer root stays
-// reachable, which pid 1 needs to mount a new procfs.
-func Enter(ms []Mount) (*Tree, error) {
+// reachable, which pid 1 needs to mount a new procfs. shared is the most that
+// /dev/shm may hold, in bytes; 0 is the kernel's default.
+func Enter(ms []Mount, shared uint64) (*Tree, error) {
 	unix.Umask(0)
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, fmt.Errorf("make mounts private: %w", err)
@@ -103,7 +105,7 @@ func Enter(ms []Mount) (*Tree, error) {
 			}
 		}
 	}
-	if err := dev(); err != nil {
+	if err := dev(shared); err != nil {
 		return nil, err
 	}
 	// Until Finish, /dev in this process means the sandbox's own.
@@ -150,6 +152,9 @@ func (t *Tree) mount(m *Mount, i int) error {
 		}
 		if m.Kind == Mask {
 			mode, flags = "mode=000,size=4k", flags|unix.MS_RDONLY
+		}
+		if m.Size > 0 {
+			mode += sizeOption(m.Size)
 		}
 		if err := unix.Mount("tmpfs", at, "tmpfs", flags, mode); err != nil {
 			return fmt.Errorf("mount tmpfs on %s: %w", m.Path, err)
@@ -216,7 +221,11 @@ func (t *Tree) overlay(m *Mount, i int) error {
 // upper layer, so they are made like the lower one's.
 func layers(m *Mount, lower, state string) error {
 	if m.Memory {
-		if err := unix.Mount("tmpfs", state, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=700"); err != nil {
+		mode := "mode=700"
+		if m.Size > 0 {
+			mode += sizeOption(m.Size)
+		}
+		if err := unix.Mount("tmpfs", state, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, mode); err != nil {
 			return fmt.Errorf("mount upper layer in memory: %w", err)
 		}
 		for _, d := range []string{"/upper", "/work"} {
@@ -236,6 +245,36 @@ func layers(m *Mount, lower, state string) error {
 		return fmt.Errorf("owner of %s: %w", m.Path, err)
 	}
 	return unix.Chmod(state+"/upper", st.Mode&0o7777)
+}
+
+func sizeOption(n uint64) string { return fmt.Sprintf(",size=%d", n) }
+
+// Detach returns a read-only copy of the outer tree at source that is mounted
+// nowhere, so nothing of it can be reached until Attach. Call it before Finish.
+func Detach(source string) (int, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, outerRoot+source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err != nil {
+		return -1, fmt.Errorf("clone %s: %w", source, err)
+	}
+	a := unix.MountAttr{
+		Attr_set:    unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV,
+		Propagation: unix.MS_PRIVATE,
+	}
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &a); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("make %s read-only: %w", source, err)
+	}
+	return fd, nil
+}
+
+// Attach mounts what Detach returned on the folder at, inside, and closes it. The
+// folder lies on the read-only root: no program can have put a link there.
+func Attach(fd int, at string) error {
+	defer unix.Close(fd)
+	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("show %s: %w", at, err)
+	}
+	return nil
 }
 
 // bind shows src at dst, read-only. A symbolic link (/bin) is made again.
@@ -328,7 +367,7 @@ func readOnlyBind(src, dst string) error {
 }
 
 // dev builds a small /dev. The device binds must not be nodev.
-func dev() error {
+func dev(shared uint64) error {
 	const d = newRoot + "/dev"
 	if err := os.MkdirAll(d, 0o755); err != nil {
 		return err
@@ -361,7 +400,11 @@ func dev() error {
 	if err := unix.Mount("devpts", d+"/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620"); err != nil {
 		return fmt.Errorf("mount /dev/pts: %w", err)
 	}
-	if err := unix.Mount("tmpfs", d+"/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"); err != nil {
+	mode := "mode=1777"
+	if shared > 0 {
+		mode += sizeOption(shared)
+	}
+	if err := unix.Mount("tmpfs", d+"/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, mode); err != nil {
 		return fmt.Errorf("mount /dev/shm: %w", err)
 	}
 	return nil

@@ -37,6 +37,8 @@ type File struct {
 	changed bool     // not by the run, since a version was exposed
 
 	handled atomic.Bool // the run may have changed times or the count of names
+	early   atomic.Bool // what the run wrote before grading started is still in it
+	emptied atomic.Bool // made or cut to nothing by the run; in the grade phase, since it started
 
 	// Guarded by the Recorder:
 	unnamed bool // it has no name any more, or none yet
@@ -121,7 +123,11 @@ func (f *File) Pending() bool { return f.pending }
 func (f *File) Ours() bool { return f.ours }
 
 // Emptied notes that a row says that the run made the file, or cut it to nothing.
-func (f *File) Emptied() { f.last, f.known, f.ours = empty, true, true }
+func (f *File) Emptied() {
+	f.last, f.known, f.ours = empty, true, true
+	f.early.Store(false)
+	f.emptied.Store(true)
+}
 
 // A Version is what a file held when its row was written.
 type Version struct {

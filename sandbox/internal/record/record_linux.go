@@ -49,6 +49,7 @@ type Recorder struct {
 	objects  uint32
 	touched  map[string]struct{} // paths with a journaled write
 	moved    map[string]struct{} // directories that were renamed, with all below
+	early    *earlier            // set when grading starts
 	streams  [3]uint32
 	most     int     // handles before the oldest are dated
 	handles  []*File // that have one, oldest first; some may have closed it since
@@ -102,6 +103,9 @@ type Event struct {
 	Child  uint32
 	Path   string // resolved, inside the sandbox; "" if the operation names none
 	Path2  string
+	End    *journal.PhaseEnd
+	Reward *journal.Reward
+	Guard  *journal.Guard
 	Detail journal.Detail
 }
 
@@ -119,7 +123,7 @@ func (r *Recorder) add(e *Event) (uint64, error) {
 	e.Detail.Path, e.Detail.Path2 = e.Path, e.Path2
 	row := journal.Row{
 		Phase: r.phase, Proc: e.Proc, Op: e.Op, Dir: e.Dir, Origin: e.Origin, Result: int32(e.Result),
-		Flags: e.Flags, Size: e.Size, Object: e.Object, Child: e.Child,
+		Flags: e.Flags, Size: e.Size, Object: e.Object, Child: e.Child, End: e.End, Reward: e.Reward, Guard: e.Guard,
 	}
 	if e.Path != "" && scope.ResultOf(row.Result) == scope.Absent && (r.isHidden(e.Path) || r.isHidden(e.Path2)) {
 		row.Flags |= journal.FlagHidden

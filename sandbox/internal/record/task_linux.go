@@ -74,20 +74,28 @@ func (r *Recorder) Birth(parent, tid int) error {
 	return err
 }
 
-// Death forgets task tid and writes the exit row of a process.
-func (r *Recorder) Death(tid, exit int) error {
+// Death forgets task tid and writes the exit row of a process. It tells whether
+// tid was one.
+func (r *Recorder) Death(tid, exit int) (process bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// tasks keeps the id: a notification of a thread that was just killed may
 	// still be under way. A new thread with this id overwrites it.
 	n, process := r.leaders[tid]
 	if !process {
-		return nil
+		return false, nil
 	}
 	delete(r.leaders, tid)
 	delete(r.alive, n)
-	_, err := r.add(&Event{Proc: n, Op: journal.OpExit, Detail: journal.Detail{Exit: int32(exit)}})
-	return err
+	_, err = r.add(&Event{Proc: n, Op: journal.OpExit, Detail: journal.Detail{Exit: int32(exit)}})
+	return true, err
+}
+
+// Alive is the number of processes without an exit row.
+func (r *Recorder) Alive() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.alive)
 }
 
 // Process returns the number of a thread's process, 0 if it is not of the run.

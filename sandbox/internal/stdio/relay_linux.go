@@ -37,6 +37,8 @@ type Relay struct {
 	keys    bool           // typed input is read from term
 	restore *unix.Termios  // outer terminal's mode before ours
 	wake    [2]int         // pipe that ends the input loop
+	reading sync.Mutex     // held while a pipe of out is read
+	taken   [3]uint64      // bytes read from out
 	outputs sync.WaitGroup // output loops
 	inputs  sync.WaitGroup // input loops
 
@@ -46,7 +48,8 @@ type Relay struct {
 
 // New prepares the ends that the program gets. real are the caller's stdin,
 // stdout and stderr; ptmx is the sandbox's own terminal multiplexer, as this
-// process reaches it (/dev/pts/ptmx), used only if one of them is a terminal.
+// process reaches it (/dev/pts/ptmx), used only if one of them is a terminal. With
+// ptmx "" the program gets pipes in place of terminals, and no typed input.
 func New(real [3]int, ptmx string, record Record) (*Relay, error) {
 	r := &Relay{real: real, record: record, term: -1, wake: [2]int{-1, -1}}
 	if err := r.prepare(ptmx); err != nil {
@@ -63,7 +66,7 @@ func (r *Relay) prepare(ptmx string) error {
 	}
 	var tty [3]bool
 	for _, s := range []int{Stdin, Stderr, Stdout} { // stdout last: it decides
-		if tty[s] = isTerminal(r.real[s]); tty[s] {
+		if tty[s] = ptmx != "" && isTerminal(r.real[s]); tty[s] {
 			r.term = r.real[s]
 		}
 	}
@@ -159,7 +162,7 @@ func (r *Relay) output(stream int, from *os.File, to int) {
 	}()
 	buf := make([]byte, chunk)
 	for {
-		n, err := from.Read(buf)
+		n, err := r.read(stream, from, buf)
 		if n > 0 {
 			if e := r.record(stream, buf[:n]); e != nil {
 				r.fail(e)
@@ -177,12 +180,67 @@ func (r *Relay) output(stream int, from *os.File, to int) {
 		}
 		if err != nil {
 			// EIO is how a terminal says that its last slave was closed.
-			if err != io.EOF && !errors.Is(err, unix.EIO) && !errors.Is(err, os.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, unix.EIO) && !errors.Is(err, os.ErrClosed) && !errors.Is(err, os.ErrDeadlineExceeded) {
 				r.fail(fmt.Errorf("read stream %d: %w", stream, err))
 			}
 			return
 		}
 	}
+}
+
+// read reads a terminal, or a pipe so that Written can count.
+func (r *Relay) read(stream int, from *os.File, buf []byte) (int, error) {
+	if from == r.master {
+		return from.Read(buf)
+	}
+	raw, err := from.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	var failed error
+	err = raw.Read(func(fd uintptr) bool {
+		r.reading.Lock()
+		defer r.reading.Unlock()
+		for {
+			n, failed = unix.Read(int(fd), buf)
+			if failed != unix.EINTR {
+				break
+			}
+		}
+		if n > 0 {
+			r.taken[stream] += uint64(n)
+		}
+		return failed != unix.EAGAIN
+	})
+	n = max(n, 0)
+	if err = errors.Join(err, failed); err == nil && n == 0 {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Written is how many bytes the program has written to stdout or stderr by now,
+// whether they were relayed or wait in the pipe.
+func (r *Relay) Written(stream int) (uint64, error) {
+	f := r.out[stream]
+	if f == nil {
+		return 0, fmt.Errorf("stream %d is a terminal", stream)
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var total uint64
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		r.reading.Lock()
+		defer r.reading.Unlock()
+		var waiting int
+		waiting, failed = unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+		total = r.taken[stream] + uint64(waiting)
+	})
+	return total, errors.Join(err, failed)
 }
 
 // inputLoop relays input until either side ends or wake is written to. The outer

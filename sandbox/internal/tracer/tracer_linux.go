@@ -8,6 +8,7 @@ package tracer
 
 import (
 	"fmt"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -29,15 +30,20 @@ type Events interface {
 	Death(tid, exit int) error
 }
 
-// A Tracer belongs to one thread: Seize and Wait must be called there.
+// A Tracer belongs to one thread: Seize and Wait must be called there. Each phase
+// of a run has its own.
 type Tracer struct {
 	Events   Events
 	Orphaned func(tid int) bool // the maker of a held task is dead
-	Ours     func(tid int) bool // this process traces it already
+	Ours     func(tid int) bool // this thread traces it already
+	Abort    func(error)        // ends the run: called once, at the first error
+	Exiting  func(tid int)      // a task is about to end and has still all it had; nil: not asked for
+	Most     int                // tasks that may live at once; 0 is no limit
 
-	live   map[int]bool // false: seen to stop, birth not reported yet
-	gone   map[int]int  // died before the birth was reported, with the exit
-	Killed int          // execs that were not what was recorded
+	live    map[int]bool // false: seen to stop, birth not reported yet
+	gone    map[int]int  // died before the birth was reported, with the exit
+	count   atomic.Int64 // of live that are true
+	refused atomic.Int64
 }
 
 // New returns a Tracer without tasks.
@@ -56,6 +62,10 @@ func (t *Tracer) Seize(pid int, list func(pid int) ([]int, error)) error {
 			if t.live[tid] {
 				continue
 			}
+			options := uintptr(options)
+			if t.Exiting != nil {
+				options |= unix.PTRACE_O_TRACEEXIT
+			}
 			e := ptrace(unix.PTRACE_SEIZE, tid, 0, options)
 			if e == unix.ESRCH {
 				continue
@@ -65,7 +75,8 @@ func (t *Tracer) Seize(pid int, list func(pid int) ([]int, error)) error {
 			if e != 0 && (e != unix.EPERM || !t.Ours(tid)) {
 				return fmt.Errorf("trace thread %d: %w", tid, e)
 			}
-			t.live[tid], fresh = true, true
+			t.begin(tid)
+			fresh = true
 		}
 		if !fresh {
 			return nil
@@ -73,24 +84,34 @@ func (t *Tracer) Seize(pid int, list func(pid int) ([]int, error)) error {
 	}
 }
 
-// Live is the number of tasks that were born and have not been seen to end.
-func (t *Tracer) Live() int {
-	n := 0
-	for _, born := range t.live {
-		if born {
-			n++
-		}
+// Live is the number of tasks that were born and have not been seen to end. It may
+// be called from any thread.
+func (t *Tracer) Live() int { return int(t.count.Load()) }
+
+// Refused is the number of tasks that were killed at birth because of Most. It may
+// be called from any thread.
+func (t *Tracer) Refused() int { return int(t.refused.Load()) }
+
+func (t *Tracer) begin(tid int) {
+	if !t.live[tid] {
+		t.live[tid] = true
+		t.count.Add(1)
 	}
-	return n
 }
 
-// Wait handles events until no child is left. other is told the status of
-// children that are not traced (pid 1 of the sandbox).
-func (t *Tracer) Wait(init int, other func(ws unix.WaitStatus)) error {
+func (t *Tracer) end(tid int) {
+	if t.live[tid] {
+		t.count.Add(-1)
+	}
+	delete(t.live, tid)
+}
+
+// Wait handles events until no task of this thread's is left.
+func (t *Tracer) Wait() error {
 	var first error
 	for {
 		var ws unix.WaitStatus
-		pid, err := unix.Wait4(-1, &ws, unix.WALL, nil)
+		pid, err := unix.Wait4(-1, &ws, unix.WALL|unix.WNOTHREAD, nil)
 		if err == unix.EINTR {
 			continue
 		}
@@ -100,15 +121,11 @@ func (t *Tracer) Wait(init int, other func(ws unix.WaitStatus)) error {
 		if err != nil {
 			return fmt.Errorf("wait: %w", err)
 		}
-		if pid == init && (ws.Exited() || ws.Signaled()) {
-			other(ws)
-			continue
-		}
 		// After an error go on reaping: pid 1 cannot end while a traced zombie
 		// waits.
 		if err := t.event(pid, ws); err != nil && first == nil {
 			first = err
-			_ = unix.Kill(init, unix.SIGKILL)
+			t.Abort(err)
 		}
 	}
 }
@@ -124,7 +141,7 @@ func (t *Tracer) event(pid int, ws unix.WaitStatus) error {
 			delete(t.live, pid)
 			return nil
 		}
-		delete(t.live, pid)
+		t.end(pid)
 		if err := t.adopt(pid); err != nil {
 			return err
 		}
@@ -141,7 +158,7 @@ func (t *Tracer) event(pid int, ws unix.WaitStatus) error {
 		}
 		if int(caller) != pid && t.live[int(caller)] {
 			// The caller took over its leader's id; its own is never reported again.
-			delete(t.live, int(caller))
+			t.end(int(caller))
 			if err := t.Events.Death(int(caller), 0); err != nil {
 				return err
 			}
@@ -151,7 +168,6 @@ func (t *Tracer) event(pid int, ws unix.WaitStatus) error {
 			return err
 		}
 		if !ok {
-			t.Killed++
 			return ignoreGone(unix.Kill(pid, unix.SIGKILL))
 		}
 		return cont(pid, 0)
@@ -175,11 +191,22 @@ func (t *Tracer) event(pid int, ws unix.WaitStatus) error {
 			}
 			return cont(pid, 0)
 		}
-		t.live[child] = true
+		t.begin(child)
+		if t.Most > 0 && t.Live() > t.Most {
+			t.refused.Add(1)
+			if err := ignoreGone(unix.Kill(child, unix.SIGKILL)); err != nil {
+				return err
+			}
+		}
 		if stopped {
 			if err := cont(child, 0); err != nil {
 				return err
 			}
+		}
+		return cont(pid, 0)
+	case unix.PTRACE_EVENT_EXIT:
+		if t.Exiting != nil {
+			t.Exiting(pid)
 		}
 		return cont(pid, 0)
 	case unix.PTRACE_EVENT_STOP:
@@ -216,7 +243,7 @@ func (t *Tracer) adopt(dead int) error {
 		if err := t.Events.Birth(dead, tid); err != nil {
 			return err
 		}
-		t.live[tid] = true
+		t.begin(tid)
 		if err := cont(tid, 0); err != nil {
 			return err
 		}
