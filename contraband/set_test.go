@@ -252,7 +252,13 @@ func FuzzParseSet(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(good)
-	f.Add([]byte{0xb4})
+	phased := sampleSet()
+	phased.Phases = samplePhases()
+	if good, err = phased.Marshal(); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add([]byte{0xb5})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := ParseSet(data)
 		var bad *SetError
