@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -34,34 +35,37 @@ func TestReadmeQuickstart(t *testing.T) {
 	if _, _, err := quickstart(dir, &out, &cli.Env{Stdout: io.Discard, Stderr: io.Discard}); err != nil {
 		t.Fatal(err)
 	}
-	number := regexp.MustCompile(`[0-9][0-9,]*`)
-	shape := func(line string) string {
-		return number.ReplaceAllString(strings.Join(strings.Fields(strings.ReplaceAll(line, dir, "cleanrun-quickstart")), " "), "N")
+	if lines := shows(t, sample, strings.ReplaceAll(out.String(), dir, "cleanrun-quickstart")); lines < 20 {
+		t.Errorf("the sample has %d lines, want the whole run", lines)
 	}
-	rest := strings.Split(out.String(), "\n")
-	lines := 0
+}
+
+// shows holds a sample of README.md to what was printed: the same lines in the
+// same order, apart from numbers and what "..." leaves out. It returns how many
+// lines the sample has.
+func shows(t *testing.T, sample, printed string) (lines int) {
+	t.Helper()
+	number := regexp.MustCompile(`[0-9][0-9,.]*`)
+	shape := func(line string) string {
+		return number.ReplaceAllString(strings.Join(strings.Fields(line), " "), "N")
+	}
+	rest := strings.Split(printed, "\n")
 	for _, want := range strings.Split(sample, "\n") {
-		want = shape(want)
-		want, cut := strings.CutSuffix(want, "...")
+		want, cut := strings.CutSuffix(shape(want), "...")
 		if want == "" {
 			continue
 		}
 		lines++
-		found := false
-		for i, got := range rest {
-			if got = shape(got); got == want || cut && strings.HasPrefix(got, want) {
-				rest, found = rest[i+1:], true
-				break
-			}
+		at := slices.IndexFunc(rest, func(got string) bool {
+			got = shape(got)
+			return got == strings.TrimSpace(want) || cut && strings.HasPrefix(got, want)
+		})
+		if at < 0 {
+			t.Fatalf("README.md shows %q; this was printed:\n%s", want, printed)
 		}
-		if !found {
-			t.Errorf("README.md shows %q; quickstart printed:\n%s", want, out.String())
-			return
-		}
+		rest = rest[at+1:]
 	}
-	if lines < 20 {
-		t.Errorf("the sample has %d lines, want the whole run", lines)
-	}
+	return lines
 }
 
 // TestReadmeByHand types what README.md says under "The same by hand".
@@ -90,5 +94,57 @@ func TestReadmeByHand(t *testing.T) {
 	out, err := c.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "\nCLEAN  quickstart/word-codes  trial 1, attempt 1\n run by      acme-evals ") {
 		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// TestReadmeBenchmark types what README.md says under "A whole benchmark", on
+// three of the tasks.
+func TestReadmeBenchmark(t *testing.T) {
+	needRecorder(t)
+	need(t, "go", "python3")
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(readme), "## A whole benchmark\n")
+	block, after, ends := strings.Cut(after, "\n\nGrading starts")
+	_, lines, begins := strings.Cut(block, "from above:\n\n")
+	_, sample, shown := strings.Cut(after, "against each other:\n\n")
+	sample, _, _ = strings.Cut(sample, "\n## ")
+	if !found || !ends || !begins || !shown || strings.Count(lines, "./cleanrun ") != 4 {
+		t.Fatalf("README.md has no flow of a whole benchmark:\n%s", block)
+	}
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(dir, "examples/bench"), os.DirFS("../../examples/bench")); err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(dir, "cleanrun")); err != nil {
+		t.Fatal(err)
+	}
+	const before = `chmod +x examples/bench/agent/*.sh
+for t in examples/bench/tasks/*; do
+  case $t in */go-load-*|*/py-expand-*|*/sh-prune-*) ;; *) rm -r $t ;; esac
+done
+./cleanrun keygen -audit -o audit.key
+./cleanrun keygen -role owner -name tbench.example -o owner.key >policy.txt
+./cleanrun keygen -role runner -name acme-evals -o runner.key >>policy.txt
+`
+	c := exec.Command("sh", "-ec", before+lines)
+	c.Dir, c.Env = dir, append(os.Environ(), "HOME="+dir)
+	var errs bytes.Buffer
+	c.Stderr = &errs
+	out, _ := c.Output()
+	if code := c.ProcessState.ExitCode(); code != 4 {
+		t.Fatalf("got exit code %d, want 4, of audit:\n%s%s", code, out, errs.String())
+	}
+	if n := shows(t, sample, string(out)); n < 12 {
+		t.Errorf("the sample has %d lines, want what audit says of both agents", n)
 	}
 }

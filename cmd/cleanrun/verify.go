@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -116,14 +117,17 @@ func readFile(path string, limit int64) ([]byte, error) {
 	if st.Size() > limit {
 		return nil, fmt.Errorf("%s: got %d bytes, want at most %d", path, st.Size(), limit)
 	}
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
+	// A bundle may be large: no buffer that doubles. Not mapped either, since
+	// whoever gave the file may change it meanwhile.
+	var buf bytes.Buffer
+	buf.Grow(int(st.Size()) + bytes.MinRead)
+	if _, err := buf.ReadFrom(io.LimitReader(f, limit+1)); err != nil {
 		return nil, err
 	}
-	if int64(len(b)) > limit {
+	if int64(buf.Len()) > limit {
 		return nil, fmt.Errorf("%s: want at most %d bytes", path, limit)
 	}
-	return b, nil
+	return buf.Bytes(), nil
 }
 
 var verdictColour = map[string]string{"CLEAN": "1;32", "DIRTY": "1;31", "INCONCLUSIVE": "1;33", "INVALID": "1;31", "UNUSABLE": "1;31", "UNDECIDED": "1;33"}
