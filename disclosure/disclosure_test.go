@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -208,11 +207,4 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
-}
-
-// ExampleFile shows the bytes of spec/disclosure.md.
-func ExampleFile() {
-	raw, err := Format(&File{Version: Version, Run: [16]byte([]byte("example run 0001")), Events: []Event{{Opening: []byte{0xa0}}}})
-	fmt.Printf("%x %v\n", raw, err)
-	// Output: a30176636c65616e72756e2f646973636c6f737572652f763102506578616d706c652072756e203030303103818241a0f6 <nil>
 }
