@@ -5,8 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/gowebpki/jcs"
-
+	"github.com/cleanrun-dev/cleanrun/internal/jcs"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
 
@@ -177,7 +176,7 @@ const (
 
 // Marshal returns the JCS bytes (RFC 8785) of the statement.
 func (s *Statement) Marshal() ([]byte, error) {
-	data, err := canonicalJSON(s)
+	data, err := jcs.Marshal(s)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +215,7 @@ func ParseStatement(data []byte) (*Statement, error) {
 	if err := s.Predicate.Score.check(); err != nil {
 		return nil, err
 	}
-	again, err := canonicalJSON(s)
+	again, err := jcs.Marshal(s)
 	if err != nil {
 		return nil, err
 	}
@@ -239,12 +238,4 @@ func (s *Score) check() error {
 		return fmt.Errorf("score: got %q, want a decimal number such as 1 or 0.75, at most 15 digits before and 9 after the point", s.Value)
 	}
 	return nil
-}
-
-func canonicalJSON(v any) ([]byte, error) {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	return jcs.Transform(data)
 }

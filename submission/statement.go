@@ -22,9 +22,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/gowebpki/jcs"
-
 	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/internal/jcs"
 )
 
 // Constants of the statement (in-toto Attestation Framework, Statement v1).
@@ -151,7 +150,7 @@ func (s *Statement) Marshal() ([]byte, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	data, err := canonicalJSON(s)
+	data, err := jcs.Marshal(s)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +177,7 @@ func ParseStatement(data []byte) (*Statement, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	again, err := canonicalJSON(s)
+	again, err := jcs.Marshal(s)
 	if err != nil {
 		return nil, err
 	}
@@ -186,14 +185,6 @@ func ParseStatement(data []byte) (*Statement, error) {
 		return nil, fmt.Errorf("submission: not the JCS encoding (RFC 8785) of its own value: a field is missing, repeated, out of order or spelled another way")
 	}
 	return s, nil
-}
-
-func canonicalJSON(v any) ([]byte, error) {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	return jcs.Transform(data)
 }
 
 // An Error says what is wrong with a statement, or with what Build was given.
