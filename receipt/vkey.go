@@ -54,9 +54,16 @@ var spkiP256 = []byte{
 // A PublicKey is a key that may be trusted, with its name. Its zero value
 // verifies nothing. Values of one key and name compare equal with ==.
 type PublicKey struct {
-	name string
-	alg  Alg
-	raw  string // 32 bytes, or the 65-byte uncompressed point
+	name  string
+	alg   Alg
+	raw   string   // 32 bytes, or the 65-byte uncompressed point
+	thumb [32]byte // of alg and raw, see Thumbprint
+}
+
+func newKey(name string, alg Alg, raw []byte) PublicKey {
+	k := PublicKey{name: name, alg: alg, raw: string(raw)}
+	k.thumb = k.thumbprint()
+	return k
 }
 
 // NewPublicKey names a key. pub is an ed25519.PublicKey or, on P-256, an
@@ -91,14 +98,14 @@ func newEd25519(name string, raw []byte) (PublicKey, error) {
 	if err := checkEdPoint(raw); err != "" {
 		return PublicKey{}, refuse(StageVKey, "an Ed25519 key that is "+err, "a canonically encoded point of large order", "this key cannot have been generated honestly")
 	}
-	return PublicKey{name, Ed25519, string(raw)}, nil
+	return newKey(name, Ed25519, raw), nil
 }
 
 func newP256(name string, point []byte) (PublicKey, error) {
 	if _, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), point); err != nil {
 		return PublicKey{}, refuse(StageVKey, err.Error(), "an uncompressed point on P-256", "")
 	}
-	return PublicKey{name, ESP256, string(point)}, nil
+	return newKey(name, ESP256, point), nil
 }
 
 // checkName holds names to c2sp.org/signed-note (not empty, no space, no plus)
@@ -223,7 +230,10 @@ type (
 // Thumbprint is the SHA-256 COSE Key Thumbprint (RFC 9679, section 4): the kid
 // of our COSE_Sign1 and, in hex, the keyid of our DSSE. It does not cover the
 // name. The zero key has the zero thumbprint.
-func (k PublicKey) Thumbprint() [32]byte {
+func (k PublicKey) Thumbprint() [32]byte { return k.thumb }
+
+// thumbprint computes it, once for each key.
+func (k PublicKey) thumbprint() [32]byte {
 	raw := []byte(k.raw)
 	var key any
 	switch k.alg {
