@@ -66,10 +66,14 @@ and nothing is written. The same run folder and keys give the same bytes.`,
 					Reasons []attest.Reason `json:"reasons"`
 					Events  uint64          `json:"events"`
 					Digests uint64          `json:"digests"`
-				}{v.out, a.Derivation.Verdict, a.Derivation.Reasons, rep.Rows, rep.Digests})
+					Score   *attest.Score   `json:"score,omitempty"`
+				}{v.out, a.Derivation.Verdict, a.Derivation.Reasons, rep.Rows, rep.Digests, a.Statement.Predicate.Score})
 			}
 			fmt.Fprintf(e.Stdout, "%s  %s\n", cli.Colour(e.Stdout, verdictColour[string(a.Derivation.Verdict)], string(a.Derivation.Verdict)), v.out)
 			fmt.Fprintf(e.Stdout, " events     %d, %d distinct contents, %d digests\n", rep.Rows, rep.Objects, rep.Digests)
+			if s := a.Statement.Predicate.Score; s != nil {
+				fmt.Fprintf(e.Stdout, " score      %s, %s\n", s.Value, s.Source)
+			}
 			fmt.Fprintf(e.Stdout, " next       cleanrun verify -policy policy.txt %s\n", v.out)
 			return nil
 		})
