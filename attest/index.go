@@ -20,7 +20,13 @@ type index struct {
 type member struct{ group, slot int }
 
 func newIndex(set *contraband.Set, salt [16]byte) *index {
-	ix := &index{set: set, items: map[[DigestSize]byte]int{}}
+	places := 0
+	for g := range set.Groups {
+		places += len(set.Groups[g].Items) / 32
+	}
+	ix := &index{set: set, items: make(map[[DigestSize]byte]int, places), in: make([][]member, 0, places)}
+	// Nearly every item has one place: room for that at once.
+	firsts := make([]member, places)
 	for g := range set.Groups {
 		items := set.Groups[g].Items
 		for i := 0; i+32 <= len(items); i += 32 {
@@ -29,7 +35,7 @@ func newIndex(set *contraband.Set, salt [16]byte) *index {
 			if !ok {
 				n = len(ix.in)
 				ix.items[d] = n
-				ix.in = append(ix.in, nil)
+				ix.in = append(ix.in, firsts[n:n:n+1])
 				first := binary.BigEndian.Uint16(d[:])
 				ix.maybe[first/64] |= 1 << (first % 64)
 			}

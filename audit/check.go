@@ -40,9 +40,9 @@ func (k *checker) check(s *Submission, cell int, buf []byte) []byte {
 		defer k.mu.Unlock()
 		s.at(id, cell, format, args...)
 	}
-	taken := k.gate.enter(s.folder.size(name))
-	defer k.gate.leave(taken)
-	data, err := s.folder.read(name, MaxBundle, buf)
+	var taken int64
+	data, err := s.folder.read(name, MaxBundle, buf, func(size int64) { taken = k.gate.enter(size) })
+	defer func() { k.gate.leave(taken) }()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		report(ReceiptMissing, "got no file %s, want the bundle that the cell names", name)

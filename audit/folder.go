@@ -98,13 +98,17 @@ func kind(m fs.FileMode) string {
 	return "special file"
 }
 
-// read reads a file that open opens. buf is used if it is large enough.
-func (f *folder) read(name string, limit int64, buf []byte) ([]byte, error) {
+// read reads a file that open opens. buf is used if it is large enough. room, if
+// it is not nil, is told the size before anything is read.
+func (f *folder) read(name string, limit int64, buf []byte, room func(size int64)) ([]byte, error) {
 	file, size, err := f.open(name, limit)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
+	if room != nil {
+		room(size)
+	}
 	if int64(cap(buf)) < size {
 		buf = make([]byte, size)
 	}
@@ -116,15 +120,6 @@ func (f *folder) read(name string, limit int64, buf []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%s: it changed while it was read", name)
 	}
 	return buf, nil
-}
-
-// size of a file, 0 if it cannot be looked at: read says why.
-func (f *folder) size(name string) int64 {
-	info, err := f.root.Lstat(name)
-	if err != nil {
-		return 0
-	}
-	return info.Size()
 }
 
 // bundleName splits the name of a bundle.

@@ -19,7 +19,7 @@ func (s *Submission) open(o *Options) {
 		s.find(FolderUnusable, -1, "", "%v", err)
 		return
 	}
-	cose, err := s.folder.read(MemberCOSE, maxCOSE, nil)
+	cose, err := s.folder.read(MemberCOSE, maxCOSE, nil, nil)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.find(FolderUnusable, -1, MemberCOSE, "got no such file, want the signed statement")
 		return
@@ -60,7 +60,7 @@ func (s *Submission) readSigned(cose []byte, policy *verify.Policy) error {
 		return in(MemberCOSE, err)
 	}
 	said := u.Unauthenticated()
-	dsse, err := s.folder.read(MemberDSSE, maxDSSE, nil)
+	dsse, err := s.folder.read(MemberDSSE, maxDSSE, nil, nil)
 	if err != nil {
 		return in(MemberDSSE, err)
 	}

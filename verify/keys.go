@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 
@@ -144,7 +145,8 @@ func (v *verifier) checkSecond() (string, error) {
 // checkSealed reads task.sealed: a set that the owner signed by itself, or a part
 // of a benchmark's seal.
 func (v *verifier) checkSealed() (string, error) {
-	known, file := v.seals.get(v.bundle.Sealed)
+	v.sealSum = sha256.Sum256(v.bundle.Sealed)
+	known, file := v.seals.get(v.sealSum, v.bundle.Sealed)
 	if v.known = known; known != nil {
 		v.sealed, v.set, v.head = known.sealed, known.set, known.head
 		return "read before in this session", nil

@@ -103,12 +103,12 @@ type seals struct {
 // task, so a few are enough.
 const maxSeals = 32 << 20
 
-// get finds the seal of a file, or returns a copy of the file that may be kept.
-func (s *seals) get(file []byte) (*seal, []byte) {
+// get finds the seal of a file of this SHA-256, or returns a copy of the file that
+// may be kept.
+func (s *seals) get(sum [32]byte, file []byte) (*seal, []byte) {
 	if s == nil {
 		return nil, file
 	}
-	sum := sha256.Sum256(file)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e, ok := s.bySum[sum]; ok {

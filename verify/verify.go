@@ -182,7 +182,6 @@ func (v *verifier) checkStatement() (string, error) {
 }
 
 func (v *verifier) checkSeal() (string, error) {
-	v.sealSum = sha256.Sum256(v.bundle.Sealed)
 	return sameDigest("seal.sha256", v.statement.Predicate.Seal.SHA256, v.sealSum)
 }
 
