@@ -140,11 +140,24 @@ func explainEvent(ev *events, r *verify.Report, seq uint64) explained {
 		}
 	}
 	for i := range ev.rows {
-		if o := &ev.rows[i]; row.Object != 0 && o.Object == row.Object && uint64(i) != seq && o.Op != journal.OpVoid && len(x.Object) < 2*around {
+		if o := &ev.rows[i]; sameFile(row, o) && uint64(i) != seq && o.Op != journal.OpVoid && len(x.Object) < 2*around {
 			add(&x.Object, "object", uint64(i))
 		}
 	}
 	return x
+}
+
+// sameFile tells whether a row is of the same file as another. A guard row knows
+// its file by its path.
+func sameFile(row, other *journal.Row) bool {
+	if row.Op == journal.OpGuard {
+		for _, p := range []*journal.PathRef{other.Path, other.Path2} {
+			if p != nil && *p == *row.Path {
+				return true
+			}
+		}
+	}
+	return row.Object != 0 && other.Object == row.Object
 }
 
 // lineage is how process proc came to be what it was at event seq: for it and
