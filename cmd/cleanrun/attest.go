@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"syscall"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/contraband"
@@ -125,8 +126,12 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 	// The evidence of a large run is the better part of the memory: no second copy
 	// of it, and little room for garbage.
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
-	evidence, release, rep, err := scan(root, o.dir, scanner.Config{Key: key, Set: set, Keys: private.Keys, Workers: runtime.GOMAXPROCS(0),
-		Progress: func(done, total uint64) { p.Update(done>>20, total>>20, "MiB") }})
+	config := scanner.Config{Key: key, Set: set, Keys: private.Keys, Workers: runtime.GOMAXPROCS(0),
+		Progress: func(done, total uint64) { p.Update(done>>20, total>>20, "MiB") }}
+	evidence, release, rep, err := scan(root, o.dir, config)
+	if errors.Is(err, syscall.ENOSPC) { // the recording may have filled its disk: the bundle goes elsewhere anyhow
+		evidence, release, rep, err = scan(root, filepath.Dir(o.out), config)
+	}
 	if err != nil {
 		return nil, none, fmt.Errorf("%s: %w", o.dir, err)
 	}

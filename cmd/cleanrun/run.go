@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
@@ -144,6 +145,10 @@ func usage125(err error) error {
 	var refused *sandbox.Refused
 	if errors.As(err, &refused) {
 		return &cli.Error{Code: cli.ExitRunner, Err: err, Hint: refused.Hint}
+	}
+	if strings.Contains(err.Error(), syscall.ENOSPC.Error()) { // it comes from another process, as text
+		return &cli.Error{Code: cli.ExitRunner, Err: err, Hint: "the disk is full: name a folder with more room with -o, or bound what is stored with -store-max; " +
+			"cleanrun prune frees the room of runs that have a receipt"}
 	}
 	var not *sandbox.NotExecuted
 	if errors.As(err, &not) {
