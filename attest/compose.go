@@ -60,8 +60,8 @@ func Build(set *contraband.Set, sealed, evidence []byte, score *Score) (*Attesta
 
 // Compose writes down what was derived: the only statement about this evidence,
 // but for a score that is asserted. Where the rows hold a reward, that is the
-// score, and a claim is refused. seal and sum are the SHA-256 of the files task.sealed and
-// evidence.cbor. The error is a *Refusal.
+// score, and a claim is refused. seal and sum are the SHA-256 of the files
+// task.sealed and evidence.cbor. The error is a *Refusal.
 func Compose(set *contraband.Set, seal [32]byte, ev *Evidence, sum [32]byte, d *Derivation, score *Score) (*Statement, error) {
 	score, err := chooseScore(score, d.Observed)
 	if err != nil {
@@ -88,6 +88,7 @@ func Compose(set *contraband.Set, seal [32]byte, ev *Evidence, sum [32]byte, d *
 		Scope:      ScopeClaim{Workspace: start.Workspace, Observe: start.Observe, Roots: []RootClaim{}},
 		Counts:     d.Counts,
 		Phases:     listed(d.Phases),
+		Grader:     grader(set.Phases, start.Phases),
 		Coverage:   d.Coverage,
 		NotCovered: listed(d.NotCovered),
 		Recorder:   RecorderClaim{start.Recorder, start.Backend, listed(start.Blind)},
@@ -106,6 +107,18 @@ func Compose(set *contraband.Set, seal [32]byte, ev *Evidence, sum [32]byte, d *
 		PredicateType: PredicateType,
 		Predicate:     p,
 	}, nil
+}
+
+// grader says who chose it. Where the set states phases, Bind holds the start row
+// to them.
+func grader(sealed *contraband.Phases, start *journal.Phases) string {
+	switch {
+	case start == nil || len(start.Grade) == 0:
+		return GraderNone
+	case sealed == nil:
+		return GraderRunner
+	}
+	return GraderOwner
 }
 
 // listed keeps an empty list from becoming null.

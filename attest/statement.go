@@ -62,6 +62,7 @@ type Predicate struct {
 	Scope      ScopeClaim     `json:"scope"`
 	Counts     Counts         `json:"counts"`
 	Phases     []PhaseClaim   `json:"phases"` // that ended, in order; empty in a run of an agent alone
+	Grader     string         `json:"grader"` // who chose it: GraderOwner, GraderRunner or GraderNone
 	Coverage   Coverage       `json:"coverage"`
 	NotCovered []ChannelClaim `json:"notCovered"`
 	Recorder   RecorderClaim  `json:"recorder"`
@@ -172,6 +173,13 @@ type Score struct {
 const (
 	ScoreObserved = "observed" // the rows of this journal's grade phase hold it
 	ScoreAsserted = "asserted" // somebody says so
+)
+
+// Who chose the grader of a run.
+const (
+	GraderOwner  = "owner"  // the sealed set states it
+	GraderRunner = "runner" // the set says nothing: what grading gave is as good as the runner's word
+	GraderNone   = "none"
 )
 
 // Marshal returns the JCS bytes (RFC 8785) of the statement.

@@ -38,6 +38,7 @@ var restFields = []field{
 	{"scope", func(s *attest.Statement) any { return s.Predicate.Scope }},
 	{"counts", func(s *attest.Statement) any { return s.Predicate.Counts }},
 	{"phases", func(s *attest.Statement) any { return s.Predicate.Phases }},
+	{"grader", func(s *attest.Statement) any { return s.Predicate.Grader }},
 	{"coverage", func(s *attest.Statement) any { return s.Predicate.Coverage }},
 	{"notCovered", func(s *attest.Statement) any { return s.Predicate.NotCovered }},
 	{"recorder", func(s *attest.Statement) any { return s.Predicate.Recorder }},

@@ -57,7 +57,7 @@ func (v *verifier) decide() {
 func (v *verifier) describe() {
 	r, p := v.report, &v.composed.Predicate
 	r.Derived = v.derived.Verdict
-	r.Run, r.Score, r.Phases, r.Counts, r.Coverage = &p.Run, p.Score, p.Phases, &p.Counts, &p.Coverage
+	r.Run, r.Score, r.Phases, r.Grader, r.Counts, r.Coverage = &p.Run, p.Score, p.Phases, p.Grader, &p.Counts, &p.Coverage
 	r.Agent, r.Model = p.Asserted.Agent, p.Asserted.Model
 	r.Checked = &Checked{Level: "full, without the key", Events: p.Journal.Size, Digests: p.Evidence.Digests, Bytes: p.Coverage.Seen}
 	r.Assurance = &Assurance{Level: "L0", Detail: "self-run: nothing was logged before the run"}

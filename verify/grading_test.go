@@ -49,6 +49,7 @@ func TestLyingAboutTheReward(t *testing.T) {
 		{"no score", honest, func(s *attest.Statement) { s.Predicate.Score = nil }, verify.CheckFields},
 		{"processes left behind are not told", honest, func(s *attest.Statement) { s.Predicate.Phases[0].Left = 0 }, verify.CheckFields},
 		{"a phase is not told", honest, func(s *attest.Statement) { s.Predicate.Phases = s.Predicate.Phases[:1] }, verify.CheckFields},
+		{"somebody else's grader", honest, func(s *attest.Statement) { s.Predicate.Grader = attest.GraderRunner }, verify.CheckFields},
 		{"shared processes", honest, func(s *attest.Statement) { s.Predicate.Counts.GradeShared = 1 }, verify.CheckFields},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -105,6 +106,7 @@ func TestScoreOnTheFirstLine(t *testing.T) {
 		{"observed, DIRTY", gradedKit(cheat, fullReward), "DIRTY  bench/task-1  trial 1, attempt 1  score 1, counts as 0  agent"},
 		{"asserted", claimed, "CLEAN  bench/task-1  trial 1, attempt 1  score 0.75 (asserted)  agent"},
 		{"asserted, DIRTY", lied, "DIRTY  bench/task-1  trial 1, attempt 1  score 0.75 (asserted), counts as 0  agent"},
+		{"the runner's grader", runnersGrader(), "CLEAN  bench/task-1  trial 1, attempt 1  score 1 (by the runner's own grader)  agent"},
 		{"none", newKit(), "CLEAN  bench/task-1  trial 1, attempt 1  agent"},
 		{"two sources that differ", gradedKit(honest, fullReward, journal.Reward{Value: "0", Source: journal.FromJSON}),
 			"INCONCLUSIVE  bench/task-1  trial 1, attempt 1  score 0, counts as unscored  agent"},
@@ -113,6 +115,17 @@ func TestScoreOnTheFirstLine(t *testing.T) {
 			t.Errorf("%s: got %.120q, want %q", c.name, text, c.want)
 		}
 	}
+}
+
+// runnersGrader is a kit whose set says nothing of phases.
+func runnersGrader() *kit {
+	k := gradedKit(honest, fullReward)
+	k.set = nil
+	k.start = func(s *journal.Start) {
+		p := fixture.Phases(journal.RewardFile)
+		s.Phases = &journal.Phases{Grade: p.Grade, Reward: p.Reward, RewardDir: p.RewardDir}
+	}
+	return k
 }
 
 // What the report says of grading: observed, by whose grader, how it ended.
@@ -128,12 +141,7 @@ func TestGradingInTheReport(t *testing.T) {
 		t.Errorf("owner's grader: attested %s, asserted %s", attested, asserted)
 	}
 
-	k = gradedKit(honest, fullReward)
-	k.set = nil
-	k.start = func(s *journal.Start) {
-		p := fixture.Phases(journal.RewardFile)
-		s.Phases = &journal.Phases{Grade: p.Grade, Reward: p.Reward, RewardDir: p.RewardDir}
-	}
+	k = runnersGrader()
 	r = verify.Verify(k.make(t), k.policy(), now)
 	if asserted = strings.Join(r.Asserted, "; "); r.Exit != verify.ExitClean || !strings.Contains(asserted, "grader chosen by the runner") {
 		t.Errorf("runner's grader: exit %d, asserted %s", r.Exit, asserted)

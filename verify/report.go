@@ -128,6 +128,7 @@ type Report struct {
 	Score      *attest.Score       `json:"score,omitempty"`
 	CountsAs   string              `json:"countsAs,omitempty"` // what the score counts as
 	Phases     []attest.PhaseClaim `json:"phases"`             // that ended, in order
+	Grader     string              `json:"grader,omitempty"`   // who chose it: owner, runner or none
 	Counts     *attest.Counts      `json:"counts,omitempty"`
 	Coverage   *attest.Coverage    `json:"coverage,omitempty"`
 	Checked    *Checked            `json:"checked,omitempty"`

@@ -98,6 +98,8 @@ func (r *Report) title() string {
 		t += "  score " + r.Score.Value
 		if r.Score.Source != attest.ScoreObserved {
 			t += " (asserted)"
+		} else if r.Grader == attest.GraderRunner {
+			t += " (by the runner's own grader)"
 		}
 		if r.CountsAs != r.Score.Value {
 			t += ", counts as " + r.CountsAs
