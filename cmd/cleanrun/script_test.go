@@ -46,6 +46,9 @@ func TestScript(t *testing.T) {
 			if cond == "recorder" {
 				return works, nil
 			}
+			if cond == "root" {
+				return os.Getuid() == 0, nil
+			}
 			if name, ok := strings.CutPrefix(cond, "have:"); ok {
 				_, err := exec.LookPath(name)
 				return err == nil, nil
