@@ -131,6 +131,23 @@ func (g *grading) commandEnds() {
 	g.failed = g.take()
 }
 
+// leaderGone tells whether the command's first thread has ended: the others may go
+// on.
+func (g *grading) leaderGone() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.held
+}
+
+// commandGoesOn is called when the command executes another program. The first
+// thread ends then if another one does it.
+func (g *grading) commandGoesOn() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.held, g.failed = false, nil
+	g.output.Unmark()
+}
+
 // commandEnded is called when the command is gone, in case its end could not be
 // held.
 func (g *grading) commandEnded() {

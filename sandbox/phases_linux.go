@@ -319,7 +319,7 @@ func (p *phase) trace(ready chan<- error) {
 	}
 	if p.grading != nil {
 		t.Exiting = func(tid int) {
-			if r.rec.Process(tid) == p.number {
+			if tid == p.main || p.grading.leaderGone() && r.rec.Process(tid) == p.number {
 				p.grading.commandEnds()
 			}
 		}
@@ -365,7 +365,12 @@ func (p *phase) seize(t *tracer.Tracer) error {
 // Birth, Exec and Death are the tracer's events.
 func (p *phase) Birth(parent, tid int) error { return p.r.rec.Birth(parent, tid) }
 
-func (p *phase) Exec(caller, pid int) (bool, error) { return p.r.broker.Executed(caller, pid) }
+func (p *phase) Exec(caller, pid int) (bool, error) {
+	if p.grading != nil && pid == p.main {
+		p.grading.commandGoesOn()
+	}
+	return p.r.broker.Executed(caller, pid)
+}
 
 func (p *phase) Death(tid, exit int) error {
 	process, err := p.r.rec.Death(tid, exit)

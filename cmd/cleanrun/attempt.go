@@ -141,6 +141,8 @@ func (j attemptJob) run(warn func(string, ...any)) (*sandbox.Result, error) {
 		sealed: j.Sealed, workspace: j.Run.Workspace, prompt: j.Run.Prompt, out: j.RunDir, agent: j.Run.AgentName, model: j.Run.ModelName,
 		trial: j.Cell.Trial, attempt: j.Cell.Attempt, observe: j.Run.Observe, env: j.Run.Env, command: j.Run.Command,
 		stdin: in, stdout: out, stderr: io.Discard,
+		phases: phaseOptions{tests: j.Run.Tests, timeout: j.Run.Timeout, setupTimeout: j.Run.SetupTimeout, gradeTimeout: j.Run.GradeTimeout,
+			limits: sandbox.Limits{Memory: j.Run.Limits.Memory, Disk: j.Run.Limits.Disk, Processes: j.Run.Limits.Processes}},
 		keep: keepFlags{secrets: j.Run.Secrets, patterns: j.Run.Patterns, encrypt: j.Run.Recipients},
 	}
 	if n := j.Run.Limits.Store; n > 0 {

@@ -31,12 +31,16 @@ type runOptions struct {
 	observe, apply                       bool
 	env                                  []string // variables to pass although they look like secrets
 	keep                                 keepFlags
+	phases                               phaseOptions
 	command                              []string
 	stdin                                io.Reader
 	stdout, stderr                       io.Writer
 }
 
-var runFlags = runOptions{trial: 1, attempt: 1}
+var (
+	runFlags      = runOptions{trial: 1, attempt: 1}
+	runPhaseFlags phaseFlags
+)
 
 var runCommand = &cli.Command{
 	Name:   "run",
@@ -66,9 +70,16 @@ of a well-known key (sk-..., ghp_..., AKIA..., a private key in PEM) or matches 
 
 With -apply, what the run changed in its workspace is copied into the real one afterwards. Otherwise it stays in RUNDIR.
 
-SIGTERM and Ctrl-C go to CMD first; a second one kills the run. The outcome is then "cancelled".
+A task can say what prepares its workspace (setup) and what grades it; -setup and -grade do so where it does not. Each is a phase of its own
+with CMD in between, and begins when nothing of the one before is left: what CMD leaves running is killed. The hidden tests (of -task or
+-data, or -tests) appear when grading starts, read-only, and are nowhere before. The reward is the exit code (0 is 1, others 0), the last line of the grader's
+output, or a number in reward.txt or reward.json in $CLEANRUN_REWARD_DIR. If the setup fails, CMD is not run. When -timeout is over, CMD is killed with code 124
+and graded all the same. A limit that cannot be set is an error.
 
-The exit code is CMD's, 128+n if signal n ended it; 125 if the run failed by itself.`,
+SIGTERM and Ctrl-C go to the running command first; a second one kills the run. The outcome is then "cancelled", and nothing is graded.
+While the recording is being closed, also between two phases, any of them ends it at once: the journal stays open.
+
+The exit code is CMD's, not the grader's: 128+n if signal n ended it; 124 if its time was over; 125 if the run failed by itself.`,
 	Flags: func(f *cli.Flags) {
 		v := &runFlags
 		f.String(&v.task, "task", "`task.yaml` that names workspace and prompt")
@@ -82,6 +93,7 @@ The exit code is CMD's, 128+n if signal n ended it; 125 if the run failed by its
 		f.Bool(&v.apply, "apply", "afterwards copy what the run changed into the real workspace, whatever its exit code")
 		f.Strings(&v.env, "env", "pass this variable although its `name` looks like a secret; RUNDIR keeps its value")
 		v.keep.flags(f)
+		runPhaseFlags.flags(f)
 		f.String(&v.agent, "agent", "`name` of the agent (asserted)")
 		f.String(&v.model, "model", "`name` of the model (asserted)")
 		f.Uint(&v.trial, "trial", "`number` of the trial, from 1")
@@ -94,6 +106,10 @@ The exit code is CMD's, 128+n if signal n ended it; 125 if the run failed by its
 		v := runFlags
 		if e.Program == nil {
 			return cli.Failf(cli.ExitRunner, "cleanrun run [flags] -- CMD ARG...", "no command: nothing after --")
+		}
+		var err error
+		if v.phases, err = runPhaseFlags.parse(); err != nil {
+			return err
 		}
 		v.command, v.stdin, v.stdout, v.stderr = e.Program, e.Stdin, e.Stdout, e.Stderr
 		if e.JSON {
@@ -109,16 +125,10 @@ The exit code is CMD's, 128+n if signal n ended it; 125 if the run failed by its
 			return usage125(err)
 		}
 		if e.JSON {
-			if err := e.PrintJSON(struct {
-				Dir     string `json:"dir"`
-				Outcome string `json:"outcome"`
-				Code    int    `json:"code"`
-				Rows    uint64 `json:"rows"`
-				Root    string `json:"root"`
-			}{dir, res.Outcome.String(), res.Code, res.Rows, fmt.Sprintf("%x", res.Root)}); err != nil {
+			if err := e.PrintJSON(resultJSON(dir, res.Result)); err != nil {
 				return err
 			}
-		} else if v.apply {
+		} else if graded(res.Result, func(format string, args ...any) { fmt.Fprintf(e.Stderr, "cleanrun: "+format+"\n", args...) }, e.Warn); v.apply {
 			fmt.Fprintf(e.Stderr, "cleanrun: %d changes copied into the workspace\n", res.applied)
 		}
 		if !e.JSON && v.out == "" {
@@ -241,6 +251,10 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 	// Only a sealed run is held to a baseline. Reading a whole workspace for a run
 	// that is only looked at would be a long wait for nothing.
 	var sealedBytes, baseline []byte
+	var phases *contraband.Phases
+	if task != nil {
+		phases = task.Phases
+	}
 	if o.sealed != "" {
 		base, err := manifest.Build(c.Workspace, prompt)
 		if err != nil {
@@ -273,6 +287,7 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 		c.Start.Commitment, c.Start.Seal = set.Commitment, sealDigest(file)
 		c.ControlText = set.Control
 		setScope(&c, set.Scope, set.Channels)
+		phases = set.Phases
 	} else if task == nil {
 		// A run to look at: the whole workspace may be changed.
 		setScope(&c, contraband.Scope{Workspace: uint8(scope.WriteTree)}, nil)
@@ -281,11 +296,18 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 		warn("no -sealed: this run can be looked at, not attested")
 	}
 
+	if err := o.phases.apply(&c, phases); err != nil {
+		return nil, "", err
+	}
 	dir, err := makeRunDir(o.out)
 	if err != nil {
 		return nil, "", err
 	}
 	c.RunDir = dir
+	removeTests, err := o.phases.stageTests(&c, task)
+	if err != nil {
+		return nil, "", errors.Join(err, os.RemoveAll(dir)) // nothing ran
+	}
 	if sealedBytes != nil {
 		err = durable.CreateNew(filepath.Join(dir, "baseline"), baseline, 0o600)
 		if err == nil {
@@ -297,6 +319,9 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 	}
 	c.ToolDirs, c.ApplyFirst = tools(), o.apply
 	res, err := sandbox.Run(context.Background(), c)
+	if e := removeTests(); err == nil && e != nil {
+		return nil, "", fmt.Errorf("remove hidden tests: %w", e)
+	}
 	if err != nil {
 		var unavailable *sandbox.Unavailable
 		var refused *sandbox.Refused
@@ -323,6 +348,11 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 	if warn != nil {
 		for _, s := range res.Skipped {
 			warn("not shown inside: %s", s)
+		}
+		for _, l := range res.Limits {
+			if strings.Contains(l, "reached") {
+				warn("%s", l)
+			}
 		}
 	}
 	return out, dir, nil

@@ -2,7 +2,6 @@ package reward
 
 import (
 	"bytes"
-	"math"
 	"sync"
 )
 
@@ -10,31 +9,27 @@ import (
 // grader's process ended is told from what others wrote afterwards. The zero value
 // is ready.
 type Output struct {
-	mu    sync.Mutex
-	n     uint64 // bytes so far
-	mark  uint64 // bytes when the process ended, 0: not known yet
-	set   bool
-	tail  []byte // the last ones before mark
-	after bool   // something that is not blank came after it
+	mu   sync.Mutex
+	n    uint64 // bytes so far
+	mark uint64 // of these, when the process ended
+	set  bool   // mark is known
+	tail []byte // the last bytes before mark
+	rest []byte // the first bytes after mark
+	over bool   // rest is not all
 }
 
 // Write takes the next bytes.
 func (o *Output) Write(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	mark := uint64(math.MaxUint64)
-	if o.set {
-		mark = o.mark
-	}
-	before := b
-	if o.n+uint64(len(b)) > mark {
-		before = b[:max(mark, o.n)-o.n]
-	}
 	o.n += uint64(len(b))
-	o.after = o.after || len(bytes.TrimSpace(b[len(before):])) > 0
-	o.tail = append(o.tail, before...)
-	if cut := len(o.tail) - MaxFile; cut > 0 {
-		o.tail = append(o.tail[:0], o.tail[cut:]...)
+	o.rest = append(o.rest, b...)
+	if !o.set {
+		o.advance(len(o.rest))
+	}
+	o.split()
+	if len(o.rest) > MaxFile {
+		o.rest, o.over = o.rest[:MaxFile], true
 	}
 }
 
@@ -44,6 +39,33 @@ func (o *Output) Mark(n uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.mark, o.set = n, true
+	o.split()
+}
+
+// Unmark says that the process goes on: what ended was a thread.
+func (o *Output) Unmark() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.set = false
+	if !o.over {
+		o.advance(len(o.rest))
+	}
+}
+
+// split moves what lies before the mark out of rest.
+func (o *Output) split() {
+	if start := o.n - uint64(len(o.rest)); o.set && !o.over && o.mark > start {
+		o.advance(int(min(o.mark-start, uint64(len(o.rest)))))
+	}
+}
+
+// advance moves n bytes from rest to tail.
+func (o *Output) advance(n int) {
+	o.tail = append(o.tail, o.rest[:n]...)
+	o.rest = append(o.rest[:0], o.rest[n:]...)
+	if cut := len(o.tail) - MaxFile; cut > 0 {
+		o.tail = append(o.tail[:0], o.tail[cut:]...)
+	}
 }
 
 // Last is the last line before the mark that is not blank, and whether anything
@@ -51,10 +73,11 @@ func (o *Output) Mark(n uint64) {
 func (o *Output) Last() (line string, changed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	changed = o.over || len(bytes.TrimSpace(o.rest)) > 0
 	text := bytes.TrimRight(o.tail, " \t\r\n\v\f")
 	i := bytes.LastIndexByte(text, '\n')
-	if i < 0 && o.n > uint64(len(o.tail)) && len(o.tail) >= MaxFile {
-		return "", o.after
+	if i < 0 && len(o.tail) >= MaxFile {
+		return "", changed
 	}
-	return string(text[i+1:]), o.after
+	return string(text[i+1:]), changed
 }
