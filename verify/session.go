@@ -3,6 +3,7 @@ package verify
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"sync"
 	"time"
 
@@ -56,11 +57,13 @@ type Seal struct {
 	Claims *contraband.Head // what the head says, under which the set was proved to be; nil if it was sealed by itself
 }
 
-// Check verifies one bundle as Verify does.
+// Check verifies one bundle as Verify does. It first compares the statement as a
+// whole with the derived one; only if they differ it is read, to say where.
 func (s *Session) Check(bundle []byte) *Result {
-	v := newVerifier(s.policy, s.now)
-	v.seals = &s.seals
-	v.run(bundle)
+	v := s.verifier(bundle, true)
+	if v.failed {
+		v = s.verifier(bundle, false)
+	}
 	v.decide()
 	r := &Result{Verdict: v.report.Verdict, Exit: v.report.Exit, Failed: v.report.FailedCheck(), Notes: v.report.Notes}
 	if v.failed {
@@ -74,6 +77,41 @@ func (s *Session) Check(bundle []byte) *Result {
 		r.Seal = Seal{sha256.Sum256(v.sealed.Part.Head), v.head}
 	}
 	return r
+}
+
+func (s *Session) verifier(bundle []byte, whole bool) *verifier {
+	v := newVerifier(s.policy, s.now)
+	v.seals, v.whole = &s.seals, whole
+	v.run(bundle)
+	return v
+}
+
+var errOther = errors.New("the statement is not the derived one")
+
+// compareWhole holds the bytes of the statement to those of the derived one. Equal
+// bytes are equal in every field, and in form.
+func (v *verifier) compareWhole() error {
+	data, err := v.composed.Marshal()
+	if err == nil && !bytes.Equal(data, v.receipt.Unauthenticated().Payload) {
+		err = errOther
+	}
+	v.statement = v.composed
+	return err
+}
+
+// claimedScore is the score that the statement claims: the one thing in it that
+// evidence may not give. Of a statement that was not read it is a guess, which
+// compareWhole confirms or not: in a text the quotes would be escaped.
+func claimedScore(v *verifier) *attest.Score {
+	if !v.whole {
+		return v.statement.Predicate.Score
+	}
+	_, rest, ok := bytes.Cut(v.receipt.Unauthenticated().Payload, []byte(`"score":{"source":"asserted","value":"`))
+	value, _, ok2 := bytes.Cut(rest, []byte(`"`))
+	if !ok || !ok2 {
+		return nil
+	}
+	return &attest.Score{Value: string(value), Source: attest.ScoreAsserted}
 }
 
 func signatory(u *receipt.Unverified, pinned bool) Signatory {
