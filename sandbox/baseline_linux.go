@@ -57,6 +57,9 @@ func (r *recording) baselineSizes(data []byte) (map[objects.Sum]uint64, error) {
 			sizes[e.SHA256] = e.Size
 		}
 	}
+	if r.Plain != nil {
+		delete(sizes, sha256.Sum256(r.Plain.Text))
+	}
 	for _, m := range r.Mounts {
 		if m.Path == ControlPath {
 			delete(sizes, sha256.Sum256(m.Content))

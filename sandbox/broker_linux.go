@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cleanrun-dev/cleanrun/internal/objects"
+	"github.com/cleanrun-dev/cleanrun/internal/overlay"
 	"github.com/cleanrun-dev/cleanrun/internal/redact"
 	"github.com/cleanrun-dev/cleanrun/internal/seccomp"
 	"github.com/cleanrun-dev/cleanrun/internal/vault"
@@ -19,6 +20,7 @@ import (
 	brokerpkg "github.com/cleanrun-dev/cleanrun/sandbox/internal/broker"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/mounts"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/record"
+	"github.com/cleanrun-dev/cleanrun/sandbox/internal/snapshot"
 )
 
 // terminalFD is the terminal that a program's session takes, or a second stdin that
@@ -47,6 +49,11 @@ type recording struct {
 	broker  *brokerpkg.Broker
 	began   time.Time // when Run was called
 
+	// Of a run without namespaces.
+	index   snapshot.Index   // the workspace as it was copied
+	changes []overlay.Change // in it, at the end
+	base    uint64           // bytes of what it works in, at the start
+
 	// For grading: the hidden tests, mounted nowhere yet (-1: none); the reward
 	// folder; the workspace; the private places whose use counts.
 	tests, rewardDir, workDir int
@@ -69,6 +76,9 @@ type recording struct {
 // broker is the stage S. It returns only on failure to set up; a run that got a
 // final row is reported before it ends.
 func broker(s *stage) error {
+	if s.Plain != nil && s.Landlock > 0 && len(os.Args) == 1 {
+		return s.wallIn()
+	}
 	signals := catchSignals()
 	if s.Cgroup {
 		unix.CloseOnExec(cgroupFD)
@@ -79,6 +89,12 @@ func broker(s *stage) error {
 	}
 	if err := r.open(); err != nil {
 		return err
+	}
+	if s.Plain != nil {
+		if err := r.buildPlain(); err != nil {
+			return err
+		}
+		return r.record(signals)
 	}
 	if err := r.build(); err != nil {
 		return err
@@ -92,19 +108,27 @@ func broker(s *stage) error {
 
 // record runs the phases and closes the journal. It is the same for every backend.
 func (r *recording) record(signals <-chan os.Signal) error {
-	arch, err := seccomp.Native()
+	arch, err := r.arch()
 	if err != nil {
 		return err
 	}
-	r.broker = &brokerpkg.Broker{Arch: arch, Recorder: r.rec, Proc: r.proc, Root: r.Root, Observe: r.Start.Observe, Abort: r.giveUp}
+	r.broker = &brokerpkg.Broker{Arch: arch, Recorder: r.rec, Proc: r.proc, Root: r.Root, Observe: r.Start.Observe, Abort: r.giveUp, Plain: r.plainBroker()}
 	if r.Control {
-		r.broker.Control = ControlPath
+		r.broker.Control = r.controlAt()
 	}
 	go r.obey(signals)
 	stop := r.reportProgress()
 	err = r.phases()
 	stop()
 	return r.finish(err)
+}
+
+// arch is the system call policy of the backend.
+func (s *stage) arch() (*seccomp.Arch, error) {
+	if s.Plain != nil {
+		return seccomp.Plain()
+	}
+	return seccomp.Native()
 }
 
 // open takes what must be reached by descriptor once the root has changed.

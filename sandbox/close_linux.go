@@ -63,6 +63,9 @@ func (r *recording) finish(failure error) error {
 	if failure == nil {
 		failure = err
 	}
+	if err := r.setAside(); failure == nil {
+		failure = err
+	}
 	if failure != nil {
 		return failure
 	}
@@ -133,9 +136,16 @@ func (r *recording) final() (journal.Final, string) {
 // stopped is the note of a cancelled run's final row.
 const stopped = "stopped by the user"
 
+func (r *recording) differences() ([]overlay.Change, error) {
+	if r.Plain != nil {
+		return r.plainDelta()
+	}
+	return overlay.Changes(r.tree.Upper, r.tree.Lower)
+}
+
 // delta compares the upper layer with the journaled writes.
 func (r *recording) delta() (journal.DeltaResult, error) {
-	changes, err := overlay.Changes(r.tree.Upper, r.tree.Lower)
+	changes, err := r.differences()
 	if err != nil {
 		return journal.DeltaResult{}, err
 	}

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cleanrun-dev/cleanrun/journal"
-	"github.com/cleanrun-dev/cleanrun/sandbox/internal/mounts"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/record"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/reward"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/stdio"
@@ -62,7 +61,7 @@ func (r *recording) places() error {
 	if p.RewardDir == "" {
 		return nil
 	}
-	if r.rewardDir, err = unix.Open(p.RewardDir, how, 0); err != nil {
+	if r.rewardDir, err = unix.Open(r.rewardAt(), how, 0); err != nil {
 		return fmt.Errorf("open reward folder: %w", err)
 	}
 	return nil
@@ -82,7 +81,7 @@ func (r *recording) startGrading(p *phase) (*grading, error) {
 			if s == reward.Absent {
 				continue
 			}
-			if err := g.guard(path.Join(phases.RewardDir, f.name), journal.GuardReward, false); err != nil {
+			if err := g.guard(path.Join(r.rewardAt(), f.name), journal.GuardReward, false); err != nil {
 				return nil, err
 			}
 		}
@@ -108,11 +107,8 @@ func (r *recording) startGrading(p *phase) (*grading, error) {
 		g.before = append(g.before, lower)
 		g.told = append(g.told, told)
 	}
-	if r.tests >= 0 {
-		if err := mounts.Attach(r.tests, phases.Tests); err != nil {
-			return nil, err
-		}
-		r.tests = -1
+	if err := r.ground.showTests(); err != nil {
+		return nil, err
 	}
 	return g, nil
 }
@@ -211,7 +207,7 @@ func (g *grading) finish(end journal.PhaseEnd) error {
 	}
 	for i, f := range rewardFiles {
 		if now[i].state != g.files[i].state {
-			if err := g.guard(path.Join(phases.RewardDir, f.name), journal.GuardReward, true); err != nil {
+			if err := g.guard(path.Join(g.r.rewardAt(), f.name), journal.GuardReward, true); err != nil {
 				return err
 			}
 		}

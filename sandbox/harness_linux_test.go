@@ -24,6 +24,7 @@ const (
 	roleVar = "CLEANRUN_SANDBOX_ROLE"
 	userVar = "CLEANRUN_SANDBOX_USER" // set in the second run, as an ordinary user
 	baseVar = "CLEANRUN_SANDBOX_BASE"
+	backVar = "CLEANRUN_SANDBOX_BACKEND" // backend of runs that name none
 )
 
 func TestMain(m *testing.M) {
@@ -101,6 +102,9 @@ func run(t *testing.T, c sandbox.Config) *recorded {
 		c.Env = environment(home)
 	}
 	c.Stdout, c.Stderr = &out, &errs
+	if c.Backend == "" {
+		c.Backend = os.Getenv(backVar)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	res, err := sandbox.Run(ctx, c)
@@ -113,7 +117,24 @@ func run(t *testing.T, c sandbox.Config) *recorded {
 	}
 	r := &recorded{Result: res, stdout: out.String(), stderr: errs.String(), dir: c.RunDir}
 	r.rows = readRows(t, c.RunDir)
+	if c.Backend == sandbox.PlainBackend { // the tests name what is outside
+		for i := range r.rows {
+			d := &r.rows[i].D
+			d.Path, d.Path2 = sourceOf(c, d.Path), sourceOf(c, d.Path2)
+			if d.Path == filepath.Join(c.RunDir, "control", "control.txt") {
+				d.Path = sandbox.ControlPath
+			}
+		}
+	}
 	return r
+}
+
+// sourceOf is the place in the workspace that a path of its copy stands for.
+func sourceOf(c sandbox.Config, p string) string {
+	if rest, ok := strings.CutPrefix(p, filepath.Join(c.RunDir, "workspace")); ok && (rest == "" || rest[0] == '/') {
+		return c.Workspace + rest
+	}
+	return p
 }
 
 // readRows checks a journal by its rules, and that every detail opens its row.

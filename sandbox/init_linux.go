@@ -13,6 +13,7 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/internal/seccomp"
 	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/sandbox/internal/landlock"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/mounts"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/privs"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/stdio"
@@ -215,12 +216,17 @@ func shim(s *stage) error {
 	if err := privs.Drop(s.Root); err != nil {
 		return err
 	}
+	if s.Landlock > 0 {
+		if err := landlock.Restrict(s.domain()); err != nil {
+			return &Unavailable{What: "landlock", Err: err}
+		}
+	}
 	// What exec would do for a program that it may read: /proc/self belongs to
 	// the program.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	arch, err := seccomp.Native()
+	arch, err := s.arch()
 	if err != nil {
 		return &Unavailable{What: "architecture", Err: err}
 	}
@@ -237,7 +243,7 @@ func shim(s *stage) error {
 	if err := await(); err != nil {
 		os.Exit(OwnFailure)
 	}
-	if s.Control && kind == s.first() && readControl() != nil {
+	if s.Control && kind == s.first() && readControl(s.controlAt()) != nil {
 		os.Exit(OwnFailure)
 	}
 	// exec closes the rest. Closing it here would take its poller from under the
@@ -250,8 +256,8 @@ func shim(s *stage) error {
 	return &NotExecuted{fmt.Errorf("execute %s: %w", path, err)}
 }
 
-func readControl() error {
-	fd, err := unix.Open(ControlPath, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+func readControl(at string) error {
+	fd, err := unix.Open(at, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}

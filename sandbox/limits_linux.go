@@ -157,6 +157,10 @@ func (r *recording) watchLimits(p *phase) (stop func()) {
 // added is the bytes of the workspace's upper layer and of the private places.
 // What goes away meanwhile does not count.
 func (r *recording) added() uint64 {
+	if r.Plain != nil {
+		now := r.addedPlain()
+		return now - min(now, r.base)
+	}
 	var sum uint64
 	for _, fd := range r.private {
 		var st unix.Statfs_t

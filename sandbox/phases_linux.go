@@ -14,6 +14,7 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/internal/seccomp"
 	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/sandbox/internal/mounts"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/record"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/stdio"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/tracer"
@@ -44,6 +45,10 @@ type ground interface {
 	kill()
 	// end returns when no process is left, after the last phase or kill.
 	end() error
+	// died is told by the tracer how the command of a phase ended.
+	died(exit int)
+	// showTests makes the hidden tests appear, when grading starts.
+	showTests() error
 }
 
 // A phase is one command and all that descends from it.
@@ -87,11 +92,11 @@ func (s *stage) environ(kind journal.Phase) []string {
 		return s.Env
 	}
 	env := append([]string(nil), s.Env...)
-	if p.Tests != "" {
-		env = append(env, TestsVariable+"="+p.Tests)
+	if at := s.testsAt(); at != "" {
+		env = append(env, TestsVariable+"="+at)
 	}
-	if p.RewardDir != "" {
-		env = append(env, RewardVariable+"="+p.RewardDir)
+	if at := s.rewardAt(); at != "" {
+		env = append(env, RewardVariable+"="+at)
 	}
 	return env
 }
@@ -231,6 +236,9 @@ func (r *recording) phase(kind journal.Phase) (*phase, error) {
 func (p *phase) begin() error {
 	r := p.r
 	stdin, terminals := 0, "/dev/pts/ptmx"
+	if r.Plain != nil {
+		terminals = "/dev/ptmx"
+	}
 	if p.kind != journal.PhaseAgent { // nothing is typed for them
 		null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -377,6 +385,9 @@ func (p *phase) Death(tid, exit int) error {
 	if process && tid != p.main && exit == -int(unix.SIGKILL) && p.sweeping.Load() {
 		p.left.Add(1)
 	}
+	if process && tid == p.main {
+		p.r.ground.died(exit)
+	}
 	return err
 }
 
@@ -502,6 +513,18 @@ func (n *namespaces) sweep() {
 			return
 		}
 	}
+}
+
+// died does nothing: pid 1 tells it.
+func (n *namespaces) died(int) {}
+
+func (n *namespaces) showTests() error {
+	if n.r.tests < 0 {
+		return nil
+	}
+	fd := n.r.tests
+	n.r.tests = -1
+	return mounts.Attach(fd, n.r.testsAt())
 }
 
 func (n *namespaces) kill() {

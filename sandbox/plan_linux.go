@@ -44,8 +44,10 @@ type stage struct {
 	Tests     string           // outside folder of the hidden tests, "" for none
 	Timeouts  [3]time.Duration // by phase
 	Limits    Limits
-	Cgroup    bool  // pid 1 starts in the cgroup of descriptor cgroupFD
-	Began     int64 // when Run was called, nanoseconds of CLOCK_MONOTONIC
+	Cgroup    bool   // pid 1 starts in the cgroup of descriptor cgroupFD
+	Plain     *plain // of a run without namespaces
+	Landlock  int    // version that the start row names, 0 for none
+	Began     int64  // when Run was called, nanoseconds of CLOCK_MONOTONIC
 }
 
 // blind is what this backend does not see, by id (spec/recorder.md).
@@ -100,6 +102,15 @@ func prepare(c *Config) (*stage, error) {
 			return nil, refused("Workspace", "a project folder", s.Workspace, "run in a folder of its own")
 		}
 	}
+	s.Start.Version, s.Start.Recorder, s.Start.Observe = journal.Version, Version, c.Observe
+	if c.Backend == PlainBackend {
+		if err := s.preparePlain(c); err != nil {
+			return nil, errors.Join(err, s.clearPlain())
+		}
+		s.Start.Workspace = s.Workspace
+		drawRun(&s.Start)
+		return s, nil
+	}
 	if inside, err := mountsBelow(s.Workspace); err != nil {
 		return nil, err
 	} else if len(inside) > 0 {
@@ -139,8 +150,7 @@ func prepare(c *Config) (*stage, error) {
 	if err := p.plan(c, lower); err != nil {
 		return nil, err
 	}
-	s.Start.Version, s.Start.Recorder, s.Start.Backend = journal.Version, Version, backend
-	s.Start.Workspace, s.Start.Observe, s.Start.Blind = s.Workspace, c.Observe, blind
+	s.Start.Backend, s.Start.Workspace, s.Start.Blind = backend+s.wall(), s.Workspace, blind
 	drawRun(&s.Start)
 	return s, nil
 }

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/sandbox/internal/snapshot"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/stdio"
 )
 
@@ -59,6 +61,53 @@ const workers = 2
 // Canceling ctx, or a second SIGTERM, SIGHUP or SIGINT, kills the run; the first
 // of each goes to the program, which may end in its own way.
 func Run(ctx context.Context, c Config) (*Result, error) {
+	switch c.Backend {
+	case Backend, PlainBackend:
+		return run(ctx, c)
+	case "":
+	default:
+		return nil, refused("Backend", Backend+" or "+PlainBackend, c.Backend, "leave it out to have it chosen")
+	}
+	return choose(ctx, c)
+}
+
+// choose tries the whole set-up with namespaces. Only one that fails before any program
+// ran is tried without.
+func choose(ctx context.Context, c Config) (*Result, error) {
+	before, err := os.ReadDir(c.RunDir)
+	if err != nil {
+		return nil, refused("RunDir", "an existing folder", err.Error(), "make it first")
+	}
+	c.Backend = Backend
+	res, err := run(ctx, c)
+	var why *Unavailable
+	if !errors.As(err, &why) {
+		return res, err
+	}
+	after, err := os.ReadDir(c.RunDir)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	for _, e := range after {
+		if !slices.ContainsFunc(before, func(b os.DirEntry) bool { return b.Name() == e.Name() }) {
+			if err := snapshot.Remove(filepath.Join(c.RunDir, e.Name())); err != nil {
+				return nil, fmt.Errorf("sandbox: %w", err)
+			}
+		}
+	}
+	c.Backend = PlainBackend
+	if c.Chosen != nil {
+		c.Chosen(c.Backend, why)
+	}
+	res, err = run(ctx, c)
+	var also *Unavailable
+	if errors.As(err, &also) {
+		also.Err = fmt.Errorf("%w; and with namespaces, %s is not: %v", also.Err, why.What, why.Err)
+	}
+	return res, err
+}
+
+func run(ctx context.Context, c Config) (*Result, error) {
 	s, err := prepare(&c)
 	if err != nil {
 		return nil, err
@@ -138,6 +187,9 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	_ = os.Chmod(filepath.Join(scratch, "work"), 0o700)
 	_ = os.RemoveAll(scratch)
 	_ = os.RemoveAll(filepath.Join(s.RunDir, lowerDir)) // compared; the workspace itself is unchanged
+	if err := s.clearPlain(); err != nil {
+		return nil, fmt.Errorf("sandbox: remove what the run worked in: %w", err)
+	}
 	if !c.ApplyFirst || res == nil {
 		if err := s.scrub(len(c.Recipients) > 0); err != nil {
 			return nil, err
@@ -156,6 +208,9 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 }
 
 func brokerAttr(s *stage) *syscall.SysProcAttr {
+	if s.Plain != nil {
+		return &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	}
 	a := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
 	if s.Root {
 		a.UidMappings, a.GidMappings, a.GidMappingsEnableSetgroups = sameIDs("uid_map"), sameIDs("gid_map"), true

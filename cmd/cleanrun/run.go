@@ -27,6 +27,7 @@ type runOptions struct {
 	task, sealed, workspace, prompt, out string
 	data, taskID                         string // one task of a sealed benchmark
 	agent, model                         string
+	backend                              string // "" chooses
 	trial, attempt                       uint32
 	observe, apply                       bool
 	env                                  []string // variables to pass although they look like secrets
@@ -89,6 +90,7 @@ The exit code is CMD's, not the grader's: 128+n if signal n ended it; 124 if its
 		f.String(&v.workspace, "workspace", "workspace `folder`, by default the current one")
 		f.String(&v.prompt, "prompt", "`file` with the sealed task's prompt")
 		f.String(&v.out, "o", "new `folder` for the recording")
+		f.String(&v.backend, "backend", "`namespaces` or plain; by default plain only where namespaces cannot be set up")
 		f.Bool(&v.observe, "observe", "show the host read-only and record what is out of scope")
 		f.Bool(&v.apply, "apply", "afterwards copy what the run changed into the real workspace, whatever its exit code")
 		f.Strings(&v.env, "env", "pass this variable although its `name` looks like a secret; RUNDIR keeps its value")
@@ -183,6 +185,14 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 	}
 	if len(withheld) > 0 && warn != nil {
 		warn("not passed to the command, since the names look like secrets and RUNDIR keeps all values: %s; -secret NAME passes one and keeps its value out", strings.Join(withheld, ", "))
+	}
+	if c.Backend, err = backendOf(o.backend); err != nil {
+		return nil, "", err
+	}
+	c.Chosen = func(_ string, why error) {
+		if warn != nil {
+			warn("backend plain, without namespaces: %v; verify prints what it cannot see", why)
+		}
 	}
 	c.Progress = func(r sandbox.Progress) { p.Update(r.Rows, 0, "events") }
 	c.Start.Agent, c.Start.Model = o.agent, o.model

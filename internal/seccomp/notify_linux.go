@@ -205,6 +205,16 @@ func (l *Listener) AddFD(id uint64, fd int, cloexec bool) error {
 	return voidOr("hand over descriptor", l.ioctl(unix.SECCOMP_IOCTL_NOTIF_ADDFD, unsafe.Pointer(&a)))
 }
 
+// Replace puts a copy of fd where the caller has the descriptor number at. The call
+// still waits for its answer. The calling thread must be locked and masked.
+func (l *Listener) Replace(id uint64, fd, at int, cloexec bool) error {
+	a := addFD{id: id, flags: unix.SECCOMP_ADDFD_FLAG_SETFD, src: uint32(fd), newfd: uint32(at)}
+	if cloexec {
+		a.newfdFlags = unix.O_CLOEXEC
+	}
+	return voidOr("replace descriptor", l.ioctl(unix.SECCOMP_IOCTL_NOTIF_ADDFD, unsafe.Pointer(&a)))
+}
+
 // ioctl takes a pointer, not a number, so that the runtime keeps it valid while
 // stacks move. It must let the Go scheduler know that it blocks (no RawSyscall): a waiting
 // Recv would otherwise hold up the garbage collector.

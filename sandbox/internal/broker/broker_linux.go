@@ -35,6 +35,7 @@ type Broker struct {
 	Observe  bool        // the host's own files are visible
 	Control  string      // path of the control file, "" for none
 	Abort    func(error) // ends the run; called at most once
+	Plain    *Plain      // of a run without namespaces, else nil
 
 	Received, Answered, Void atomic.Uint64
 	Busy                     atomic.Int64 // nanoseconds that calls took, summed over the workers
@@ -118,10 +119,12 @@ func (b *Broker) thread() (*worker, error) {
 	if err := seccomp.MaskSignals(); err != nil {
 		return nil, fmt.Errorf("mask signals: %w", err)
 	}
-	if err := unix.Unshare(unix.CLONE_FS); err != nil {
-		return nil, fmt.Errorf("unshare file system attributes: %w", err)
+	if b.Plain == nil { // else they are left alone: a container may refuse to part them
+		if err := unix.Unshare(unix.CLONE_FS); err != nil {
+			return nil, fmt.Errorf("unshare file system attributes: %w", err)
+		}
+		unix.Umask(0)
 	}
-	unix.Umask(0)
 	rights, err := privs.NewWorker(b.Root)
 	if err != nil {
 		return nil, fmt.Errorf("worker capabilities: %w", err)
@@ -186,6 +189,8 @@ func (w *worker) denied(c *call, e syscall.Errno) {
 	args := map[string]uint64{"number": uint64(uint32(c.Nr))}
 	w.fail(c, &record.Event{Op: journal.OpDenied, Detail: journal.Detail{Args: args}}, e)
 }
+
+func isGone(err error) bool { return errors.Is(err, seccomp.ErrGone) }
 
 func (b *Broker) fatal(err error) { b.abort.Do(func() { b.Abort(err) }) }
 
@@ -260,11 +265,19 @@ func (w *worker) takeUmask(c *call) syscall.Errno {
 	for _, d := range field("Umask") {
 		m = m<<3 | int(d-'0')&7
 	}
-	if m != w.umask {
+	if m != w.umask && w.Plain == nil {
 		unix.Umask(m)
-		w.umask = m
 	}
+	w.umask = m
 	return 0
+}
+
+// mode is the mode for a new name, after takeUmask.
+func (w *worker) mode(m uint32) uint32 {
+	if w.Plain != nil {
+		return m &^ uint32(w.umask)
+	}
+	return m
 }
 
 // maxApart bounds the threads that wait for a peer.

@@ -134,6 +134,9 @@ func (w *worker) controllingTerminal(c *call, flags int) (int, syscall.Errno) {
 	}
 	if unix.Major(device) >= 136 && unix.Major(device) <= 143 { // a pty of the sandbox
 		minor := (unix.Major(device)-136)<<20 | unix.Minor(device)
+		if w.Plain != nil && w.Plain.device(&unix.Stat_t{Mode: unix.S_IFCHR, Rdev: device}) != 0 {
+			return -1, unix.ENXIO
+		}
 		if fd, err := unix.Open("/dev/pts/"+strconv.Itoa(int(minor)), flags, 0); err == nil {
 			return fd, 0
 		}

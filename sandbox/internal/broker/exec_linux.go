@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/record"
+	"github.com/cleanrun-dev/cleanrun/scope"
 )
 
 // An image is what an exec must turn out to be. The kernel opens the files of
@@ -170,6 +171,9 @@ func (w *worker) inspect(x *executable) (*executable, syscall.Errno) {
 		return refuse(unix.EACCES)
 	}
 	x.name = w.nameOf(x.fd)
+	if e := w.permit(x.fd, x.name, scope.Read); e != 0 {
+		return refuse(e)
+	}
 	fd, err := unix.Openat(w.proc, again(x.fd), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
 	if err != nil {
 		if e := w.rights.With(func() {
@@ -255,7 +259,11 @@ func (w *worker) chain(c *call, x *executable, script string, want *image, rows 
 	}
 	defer l.close()
 	var fs unix.Statfs_t
-	if unix.Fstatfs(l.fd, &fs) != nil || fs.Flags&unix.ST_RDONLY == 0 {
+	fixed := unix.Fstatfs(l.fd, &fs) == nil && fs.Flags&unix.ST_RDONLY != 0
+	if w.Plain != nil { // the broker is what keeps it from being changed
+		fixed = accessOf(w.Plain.root(l.name)) == scope.Read
+	}
+	if !fixed {
 		want.loader = identify(&l.st)
 	}
 	return 0

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/record"
+	"github.com/cleanrun-dev/cleanrun/scope"
 )
 
 // object opens what a path argument leads to, so that the change is made to
@@ -48,6 +49,11 @@ func (w *worker) object(c *call, e *record.Event, dirfd int32, addr uint64, flag
 		e.Path = w.lexical(at)
 	}
 	w.asked(e, p)
+	if err := w.permit(fd, w.nameOf(fd), scope.Write); err != 0 {
+		unix.Close(fd)
+		w.fail(c, e, err)
+		return -1, false
+	}
 	w.mark(e, fd)
 	w.Recorder.Touched(e.Path)
 	return fd, true
@@ -165,6 +171,9 @@ func (w *worker) truncate(fd int, length int64) error {
 }
 
 func (w *worker) inProc(f func() error) error {
+	if w.Plain != nil { // it is there for good
+		return f()
+	}
 	if err := unix.Fchdir(w.proc); err != nil {
 		return err
 	}
@@ -200,6 +209,9 @@ func sysUtimensat(w *worker, c *call) {
 
 func (w *worker) utime(c *call, dirfd int32, addr, times uint64, flags, fields int, read func([]int64) []unix.Timespec) {
 	e := &record.Event{Op: journal.OpUtime}
+	if addr == 0 && w.Plain != nil {
+		flags |= unix.AT_EMPTY_PATH
+	}
 	if addr == 0 && flags&unix.AT_EMPTY_PATH == 0 {
 		// No path: the descriptor's own file. Only times are read from memory.
 		w.byDescriptor(c, e, dirfd)
@@ -305,6 +317,10 @@ func (w *worker) byDescriptor(c *call, e *record.Event, fd int32) {
 	defer own.close()
 	if e.Path = w.nameOf(own.dir); tooLong(e.Path) {
 		w.fail(c, e, unix.ENAMETOOLONG)
+		return
+	}
+	if w.Plain != nil {
+		w.plainDescriptor(c, e, own.dir)
 		return
 	}
 	e.Detail.Args = map[string]uint64{"fd": uint64(fd) & math.MaxInt32}

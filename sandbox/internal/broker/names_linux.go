@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/record"
+	"github.com/cleanrun-dev/cleanrun/scope"
 )
 
 // calls is what the broker performs or examines, by name: the numbers differ
@@ -20,6 +21,10 @@ var calls = map[string]handler{
 		w.exec(c, int32(c.Args[0]), c.Args[1], c.Args[2], c.Args[3], int(int32(c.Args[4])))
 	},
 	"connect": sysConnect, "bind": sysBind,
+	"socket": sysSocket, "sendto": sysSendto,
+	"kill": sysKill, "tkill": onProcess(0), "tgkill": onProcess(0, 1), "rt_sigqueueinfo": onProcess(0), "rt_tgsigqueueinfo": onProcess(0, 1),
+	"pidfd_open": onProcess(0), "prlimit64": onProcess(0), "sched_setaffinity": onProcess(0), "sched_setscheduler": onProcess(0),
+	"sched_setparam": onProcess(0), "sched_setattr": onProcess(0), "setpriority": priority(0), "ioprio_set": priority(1),
 	"unlink":    func(w *worker, c *call) { w.unlink(c, noDir, c.Args[0], 0) },
 	"rmdir":     func(w *worker, c *call) { w.unlink(c, noDir, c.Args[0], unix.AT_REMOVEDIR) },
 	"unlinkat":  func(w *worker, c *call) { w.unlink(c, int32(c.Args[0]), c.Args[1], int(int32(c.Args[2]))) },
@@ -77,6 +82,11 @@ func (w *worker) at(c *call, e *record.Event, dirfd int32, addr uint64) (slot, b
 	}
 	e.Path = s.name
 	w.asked(e, p)
+	if err := w.decideName(s.dir, s.base, s.name); err != 0 {
+		s.close()
+		w.fail(c, e, err)
+		return slot{}, false
+	}
 	return s, true
 }
 
@@ -84,6 +94,10 @@ func (w *worker) at(c *call, e *record.Event, dirfd int32, addr uint64) (slot, b
 func (w *worker) named(c *call, e *record.Event, name string, result syscall.Errno) {
 	if result == 0 {
 		newName(e, name)
+		if w.Plain != nil {
+			w.Plain.made(e.Path)
+			w.Plain.made(e.Path2)
+		}
 	}
 	w.fail(c, e, result)
 }
@@ -103,7 +117,7 @@ func (w *worker) mkdir(c *call, dirfd int32, addr, mode uint64) {
 		return
 	}
 	w.Recorder.Touched(s.name)
-	w.named(c, e, path.Base(s.name), errnoOf(unix.Mkdirat(s.dir, s.base, uint32(mode))))
+	w.named(c, e, path.Base(s.name), errnoOf(unix.Mkdirat(s.dir, s.base, w.mode(uint32(mode)))))
 }
 
 func (w *worker) mknod(c *call, dirfd int32, addr, mode, dev uint64) {
@@ -121,7 +135,7 @@ func (w *worker) mknod(c *call, dirfd int32, addr, mode, dev uint64) {
 		return
 	}
 	w.Recorder.Touched(s.name)
-	w.named(c, e, path.Base(s.name), errnoOf(unix.Mknodat(s.dir, s.base, uint32(mode), int(uint32(dev)))))
+	w.named(c, e, path.Base(s.name), errnoOf(unix.Mknodat(s.dir, s.base, w.mode(uint32(mode)), int(uint32(dev)))))
 }
 
 func (w *worker) symlink(c *call, target uint64, dirfd int32, addr uint64) {
@@ -245,6 +259,7 @@ func (w *worker) link(c *call, dir1 int32, addr1 uint64, dir2 int32, addr2 uint6
 	}
 	defer unix.Close(fd)
 	source := w.nameOf(fd)
+	named := source
 	if source == "" {
 		source = w.lexical(from)
 	}
@@ -254,6 +269,11 @@ func (w *worker) link(c *call, dir1 int32, addr1 uint64, dir2 int32, addr2 uint6
 	}
 	defer s.close()
 	e.Path, e.Path2, e.Detail.Asked = source, s.name, ""
+	if w.permit(fd, named, scope.Write) != 0 {
+		// A name of a foreign file in a place of the run's own would make it writable.
+		w.fail(c, e, w.foreignLink(fd, named))
+		return
+	}
 	if w.gone(c, e) {
 		return
 	}
@@ -283,6 +303,15 @@ func (w *worker) link(c *call, dir1 int32, addr1 uint64, dir2 int32, addr2 uint6
 	}
 	w.Recorder.Touched(source, s.name)
 	w.named(c, e, path.Base(s.name), result)
+}
+
+// foreignLink is the errno for a link to what is not the run's own: that of another
+// mount, if the run may know of it.
+func (w *worker) foreignLink(fd int, name string) syscall.Errno {
+	if e := w.permit(fd, name, scope.Read); e != 0 {
+		return e
+	}
+	return unix.EXDEV
 }
 
 func sameVersion(a, b *unix.Stat_t) bool {

@@ -26,6 +26,7 @@ type opening struct {
 	absent  bool // nothing had the name before
 	// nameless: what was opened has no path (a memfd, by way of /proc).
 	nameless bool
+	node     int // O_PATH descriptor of what is opened again, -1: it is opened by its path
 }
 
 const noDir = int32(unix.AT_FDCWD)
@@ -97,6 +98,7 @@ func (o *opening) rowFlags() (f journal.Flags) {
 func (w *worker) open(c *call, dirfd int32, addr uint64, o *opening) {
 	e := &record.Event{Op: journal.OpOpen, Flags: o.rowFlags()}
 	e.Detail.Args = map[string]uint64{"flags": o.flags}
+	o.fd, o.node = -1, -1
 	var err syscall.Errno
 	if o.asked, err = w.path(c, addr); err == 0 {
 		o.at, err = w.start(c, dirfd, o.asked)
@@ -139,11 +141,15 @@ func (w *worker) open(c *call, dirfd int32, addr uint64, o *opening) {
 	}
 	last := o.flags&unix.O_NOFOLLOW == 0
 	slow := false
-	err = w.follow(c, &o.at, last, func(d int, p string) syscall.Errno {
-		var e syscall.Errno
-		e, slow = w.tryOpen(c, o, d, p)
-		return e
-	})
+	if w.Plain != nil {
+		err, slow = w.plainOpen(c, o)
+	} else {
+		err = w.follow(c, &o.at, last, func(d int, p string) syscall.Errno {
+			var e syscall.Errno
+			e, slow = w.tryOpen(c, o, d, p)
+			return e
+		})
+	}
 	if slow {
 		w.wait(c, e, o)
 		return
@@ -256,7 +262,10 @@ func (w *worker) dateBefore(st *unix.Stat_t) {
 func (w *worker) reallyOpen(o *opening, d int, p string, more uint64) syscall.Errno {
 	flags := o.flags&^unix.O_TRUNC | unix.O_CLOEXEC | unix.O_NOCTTY | more
 	var err error
-	if o.how {
+	if o.node >= 0 {
+		flags &^= unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW
+		o.fd, err = unix.Openat(w.proc, again(o.node), int(flags), w.mode(uint32(o.mode&07777)))
+	} else if o.how {
 		h := unix.OpenHow{Flags: flags, Mode: o.mode, Resolve: o.resolve}
 		o.fd, err = unix.Openat2(d, p, &h)
 	} else {
@@ -342,13 +351,18 @@ func (w *worker) wait(c *call, e *record.Event, o *opening) {
 	e.Flags |= journal.FlagPseudo
 	umask := w.umask
 	w.apart(c, e, func(t *worker) func() {
-		unix.Umask(umask)
+		if t.Plain == nil {
+			unix.Umask(umask)
+		}
 		t.umask = umask
 		result := t.reallyOpen(&second, second.at.dir, second.at.path, 0)
 		e.Flags &^= journal.FlagPseudo
 		return func() {
 			t.opened(&mine, e, &second, result)
 			second.at.close()
+			if second.node >= 0 {
+				unix.Close(second.node)
+			}
 		}
 	})
 }

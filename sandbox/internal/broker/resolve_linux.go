@@ -279,6 +279,9 @@ func (w *worker) name(c *call, p place, last bool) string {
 	if p.path == "" {
 		return w.lexical(p)
 	}
+	if w.Plain != nil {
+		return w.plainName(c, p, last)
+	}
 	flags := unix.O_PATH | unix.O_CLOEXEC
 	if !last {
 		flags |= unix.O_NOFOLLOW
@@ -334,11 +337,16 @@ func (w *worker) slot(c *call, p *place) (slot, syscall.Errno) {
 	}
 	var s slot
 	parent := place{dir: p.dir, path: dir}
-	e := w.follow(c, &parent, true, func(d int, path string) syscall.Errno {
-		fd, err := unix.Openat(d, path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		s.dir = fd
-		return errnoOf(err)
-	})
+	var e syscall.Errno
+	if w.Plain != nil {
+		s.dir, e = w.plainDir(c, parent)
+	} else {
+		e = w.follow(c, &parent, true, func(d int, path string) syscall.Errno {
+			fd, err := unix.Openat(d, path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+			s.dir = fd
+			return errnoOf(err)
+		})
+	}
 	parent.close()
 	if e != 0 {
 		return slot{}, e
@@ -359,11 +367,20 @@ func (w *worker) target(c *call, p *place, last bool) (int, syscall.Errno) {
 		flags |= unix.O_NOFOLLOW
 	}
 	fd := -1
-	e := w.follow(c, p, last, func(d int, path string) syscall.Errno {
-		var err error
-		fd, err = unix.Openat(d, path, flags, 0)
-		return errnoOf(err)
-	})
+	var e syscall.Errno
+	if w.Plain != nil {
+		var l lookup
+		if l, e = w.lookup(c, *p, last, 0); e != 0 {
+			l.close()
+		}
+		fd = l.fd
+	} else {
+		e = w.follow(c, p, last, func(d int, path string) syscall.Errno {
+			var err error
+			fd, err = unix.Openat(d, path, flags, 0)
+			return errnoOf(err)
+		})
+	}
 	if e == 0 && tooLong(w.nameOf(fd)) {
 		unix.Close(fd)
 		return -1, unix.ENAMETOOLONG

@@ -77,6 +77,8 @@ func sysConnect(w *worker, c *call) {
 		return
 	}
 	switch {
+	case w.Plain != nil:
+		w.plainConnect(c, e, a)
 	case a.path != "":
 		w.connectPath(c, e, a.path)
 	case a.inet && !a.loopback:
@@ -122,9 +124,9 @@ func (w *worker) connectPath(c *call, e *record.Event, p string) {
 // looked at. The peer sees this process, not the caller, in SO_PEERCRED. A full
 // queue blocks, so it has a thread of its own.
 func (w *worker) connectFor(c *call, e *record.Event, target int) {
-	socket, err := w.socketOf(c)
-	if err != nil {
-		w.fail(c, e, errnoOf(err))
+	socket, replaced, errno := w.ownSocket(c)
+	if errno != 0 {
+		w.fail(c, e, errno)
 		return
 	}
 	path, err := unix.FcntlInt(uintptr(target), unix.F_DUPFD_CLOEXEC, 0)
@@ -141,6 +143,11 @@ func (w *worker) connectFor(c *call, e *record.Event, target int) {
 		result := errnoOf(t.inProc(func() error {
 			return unix.Connect(socket, &unix.SockaddrUnix{Name: again(path)})
 		}))
+		if replaced && result == unix.EPROTOTYPE {
+			result = t.sequenced(&mine, path)
+		} else if replaced && result == 0 {
+			result = t.replace(&mine, socket)
+		}
 		return func() { t.fail(&mine, e, result) }
 	})
 }
@@ -170,6 +177,10 @@ func (w *worker) socketOf(c *call) (int, error) {
 func sysBind(w *worker, c *call) {
 	e, a, ok := w.socket(c, journal.OpBind)
 	if !ok {
+		return
+	}
+	if w.Plain != nil {
+		w.plainBind(c, e, a)
 		return
 	}
 	if a.path != "" {

@@ -41,16 +41,33 @@ func Set(effective, permitted uint64) error {
 	return unix.Capset(&h, &d[0])
 }
 
+// permitted is what the calling thread may have: without a namespace of its own, or in
+// a container, not all.
+func permitted() (uint64, error) {
+	h := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var d [2]unix.CapUserData
+	if err := unix.Capget(&h, &d[0]); err != nil {
+		return 0, fmt.Errorf("read capabilities: %w", err)
+	}
+	return uint64(d[0].Permitted) | uint64(d[1].Permitted)<<32, nil
+}
+
 // Drop leaves the calling thread with the capabilities of a program, and no way
 // to gain more: bounding set, ambient set, no_new_privs.
 func Drop(root bool) error {
-	m := Keep(root)
+	have, err := permitted()
+	if err != nil {
+		return err
+	}
+	m := Keep(root) & have
 	for c := uint(0); c < 64; c++ {
 		if m&(1<<c) != 0 {
 			continue
 		}
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err == unix.EINVAL {
 			break // above the kernel's last capability
+		} else if err == unix.EPERM && have&(1<<unix.CAP_SETPCAP) == 0 {
+			break // no_new_privs, below, keeps an exec from gaining any
 		} else if err != nil {
 			return fmt.Errorf("drop capability %d: %w", c, err)
 		}
@@ -77,8 +94,12 @@ const reserve = 1<<unix.CAP_SYS_PTRACE | 1<<unix.CAP_DAC_READ_SEARCH
 
 // NewWorker lowers the calling thread, which must be locked to its goroutine.
 func NewWorker(root bool) (Worker, error) {
-	w := Worker{eff: Keep(root)}
-	w.perm = w.eff | reserve
+	have, err := permitted()
+	if err != nil {
+		return Worker{}, err
+	}
+	w := Worker{eff: Keep(root) & have}
+	w.perm = w.eff | reserve&have
 	return w, Set(w.eff, w.perm)
 }
 

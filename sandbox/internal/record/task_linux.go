@@ -105,6 +105,25 @@ func (r *Recorder) Process(tid int) uint32 {
 	return r.tasks[tid]
 }
 
+// Lives tells whether a thread or process, by its outer id, is of the run and has
+// not ended.
+func (r *Recorder) Lives(tid int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.alive[r.tasks[tid]]
+}
+
+// Living lists the processes of the run, by outer id.
+func (r *Recorder) Living() []int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]int, 0, len(r.leaders))
+	for pid := range r.leaders {
+		out = append(out, pid)
+	}
+	return out
+}
+
 // Chunk records bytes that pass through stream 0, 1 or 2 (stdin, stdout, stderr),
 // before they are passed on.
 func (r *Recorder) Chunk(stream int, b []byte, origin journal.Origin) error {

@@ -1,0 +1,215 @@
+package sandbox
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cleanrun-dev/cleanrun/journal"
+	brokerpkg "github.com/cleanrun-dev/cleanrun/sandbox/internal/broker"
+	"github.com/cleanrun-dev/cleanrun/sandbox/internal/mounts"
+	"github.com/cleanrun-dev/cleanrun/sandbox/internal/record"
+	"github.com/cleanrun-dev/cleanrun/sandbox/internal/snapshot"
+)
+
+// ungrounded is the ground of a run without namespaces: shims are children of the
+// broker, which all that loses its maker is given to.
+type ungrounded struct {
+	r      *recording
+	theirs int // the shims' end of the link
+	kills  sync.Once
+	dead   atomic.Bool
+}
+
+// buildPlain copies the workspace and prepares the ground.
+func (r *recording) buildPlain() error {
+	unix.Umask(0)
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("adopt orphans: %w", err)
+	}
+	if err := os.Chdir("/proc"); err != nil { // where names of descriptors start
+		return err
+	}
+	var err error
+	if r.index, err = snapshot.Copy(r.Plain.Source, r.Workspace); err != nil {
+		return err
+	}
+	if err := r.started(); err != nil {
+		return err
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	r.rec = record.New(record.Options{
+		Handles: int(min(limit.Cur, 1<<20) / 2),
+		Log:     r.journal, Store: r.store, Proc: r.proc, Roots: r.Start.Roots, Workspace: r.Workspace, Hidden: r.plainHidden, Remove: r.remove,
+	})
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	if err := unix.SetsockoptInt(pair[0], unix.SOL_SOCKET, unix.SO_PASSCRED, 1); err != nil {
+		return err
+	}
+	r.link, r.init = pair[0], os.Getpid()
+	r.ground = &ungrounded{r: r, theirs: pair[1]}
+	r.words = make(chan packet)
+	go r.read()
+	const how = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	r.tree = &mounts.Tree{Outer: -1, Upper: -1}
+	if r.tree.Lower, err = unix.Open(r.Plain.Source, how, 0); err != nil {
+		return fmt.Errorf("open workspace: %w", err)
+	}
+	if err := r.places(); err != nil {
+		return err
+	}
+	if r.Limits.Disk > 0 {
+		r.base = r.addedPlain()
+	}
+	return nil
+}
+
+// plainBroker is what the broker decides by.
+func (r *recording) plainBroker() *brokerpkg.Plain {
+	if r.Plain == nil {
+		return nil
+	}
+	return &brokerpkg.Plain{
+		Self: os.Getpid(), Roots: r.Start.Roots, RunDir: r.RunDir, Hide: r.Plain.Hide, Hints: r.Hints, Shared: sharedFolders,
+	}
+}
+
+// plainHidden tells whether a path that is absent for the run names something that
+// it must not find: what lies around the task, and its own recording.
+func (r *recording) plainHidden(p string) bool {
+	around := within(p, r.RunDir) && p != r.RunDir
+	for _, h := range r.Hints {
+		if !within(p, h) {
+			continue
+		}
+		counts := true
+		for _, own := range r.Plain.Hide { // where a program may look for its own files
+			if within(p, own) && (h == own || within(own, h)) {
+				counts = false
+			}
+		}
+		around = around || counts
+	}
+	var st unix.Stat_t
+	return around && unix.Lstat(p, &st) == nil
+}
+
+func (u *ungrounded) start(kind journal.Phase, streams [3]int, terminal int) (int, error) {
+	for _, fd := range streams {
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR {
+			u.r.broker.Plain.Terminal(st.Rdev)
+		}
+	}
+	attr := &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	if u.r.Cgroup {
+		attr.UseCgroupFD, attr.CgroupFD = true, cgroupFD
+	}
+	session := streams[max(terminal, 0)]
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{stageShim, string(rune('0' + kind))}, &syscall.ProcAttr{
+		Dir: u.r.Workspace, Sys: attr,
+		Files: []uintptr{uintptr(streams[0]), uintptr(streams[1]), uintptr(streams[2]), uintptr(u.theirs), configFD, uintptr(session)},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("start shim: %w", err)
+	}
+	if _, _, err := u.r.hear(wordHello); err != nil {
+		return 0, err
+	}
+	return pid, nil
+}
+
+// died tells how the command of a phase ended, as pid 1 does elsewhere.
+func (u *ungrounded) died(exit int) {
+	if u.dead.Load() {
+		return
+	}
+	status := uint32(exit&0xff) << 8
+	if exit < 0 {
+		status = uint32(-exit)
+	}
+	_, _ = unix.Write(u.theirs, []byte(wordExit+string(binary.LittleEndian.AppendUint32(nil, status)))) // nobody listens after kill
+}
+
+// sweep kills what is left until the tracer has seen the end of each process, and takes
+// away the orphans. It runs on the main thread, whose children they are.
+func (u *ungrounded) sweep() {
+	u.killAll()
+	for {
+		var ws unix.WaitStatus
+		pid, err := unix.Wait4(-1, &ws, unix.WALL|unix.WNOTHREAD|unix.WNOHANG, nil)
+		if err == unix.EINTR || err == nil && pid > 0 {
+			continue
+		}
+		return
+	}
+}
+
+func (u *ungrounded) killAll() {
+	for {
+		left := u.r.rec.Living()
+		if len(left) == 0 {
+			return
+		}
+		for _, pid := range left {
+			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
+		}
+		time.Sleep(500 * time.Microsecond)
+	}
+}
+
+func (u *ungrounded) kill() {
+	u.kills.Do(func() {
+		u.dead.Store(true)
+		_ = unix.Shutdown(u.r.link, unix.SHUT_RDWR) // a shim that waits for a word ends
+		go u.killAll()
+	})
+}
+
+func (u *ungrounded) end() error {
+	u.sweep()
+	unix.Close(u.theirs)
+	runtime.KeepAlive(u)
+	for range 1000 {
+		_, err := unix.Wait4(-1, nil, unix.WALL|unix.WNOTHREAD|unix.WNOHANG, nil)
+		if err == unix.ECHILD {
+			return nil
+		}
+		if err != nil && err != unix.EINTR {
+			return fmt.Errorf("wait for what is left: %w", err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return errors.New("a process was never reaped")
+}
+
+// showTests puts the hidden tests where the grader finds them.
+func (u *ungrounded) showTests() error {
+	if u.r.Tests == "" {
+		return nil
+	}
+	_, err := snapshot.Copy(u.r.Tests, u.r.testsAt())
+	return err
+}
+
+// addedPlain is the space of all that the run works in, in bytes.
+func (r *recording) addedPlain() (sum uint64) {
+	for _, d := range plainFolders {
+		sum += blocks(r.dir, d, 1<<62)
+	}
+	return sum
+}
