@@ -164,8 +164,11 @@ func openTask(s *seal.Sealed, b *seal.Benchmark, id string) (evalTask, error) {
 	if t.hidden, err = task.Hidden(); err != nil {
 		return evalTask{}, err
 	}
-	if p := set.Phases; p != nil && p.Tests != "" {
-		t.stage = task.StageTests
+	if p := set.Phases; p != nil {
+		t.setup, t.grade = len(p.Setup) > 0, len(p.Grade) > 0
+		if p.Tests != "" {
+			t.stage = task.StageTests
+		}
 	}
 	return t, nil
 }

@@ -26,11 +26,6 @@ type bench struct {
 	tasks []string
 }
 
-const benchGrade = `grade:
-  command: [sh, -c, 'if cmp -s answer.txt "$CLEANRUN_TESTS/want.txt"; then echo 1; else echo 0; fi']
-  reward: stdout
-`
-
 // newBench seals n tasks. more are lines for each task.yaml.
 func newBench(t *testing.T, n int, more string) *bench {
 	t.Helper()

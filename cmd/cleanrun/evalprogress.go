@@ -149,7 +149,7 @@ func resultLine(r eval.Result) string {
 		s += fmt.Sprintf("  %.1f s", time.Duration(r.Wall).Seconds())
 	}
 	if r.Retry != "" {
-		s += "  retry: " + r.Retry
+		s += "  the machinery failed: " + r.Retry
 	}
 	if r.Note != "" {
 		s += "  (" + r.Note + ")"

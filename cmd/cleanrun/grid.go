@@ -31,6 +31,8 @@ type evalTask struct {
 	workspace string                 // absolute
 	hidden    []string               // paths that a run must not find
 	model     bool                   // stdin is the model's
+	setup     bool                   // the task says what prepares its workspace
+	grade     bool                   // and what grades it
 	stage     func(dir string) error // lays the hidden tests out, nil if none are shown
 }
 
@@ -116,8 +118,14 @@ func (g *grid) attempt(ctx context.Context, c eval.Cell) (eval.Result, error) {
 	run := &attemptRun{
 		Workspace: t.workspace, Prompt: g.dir.Path(eval.TasksDir, eval.Slug(c.Task), "prompt"), Hidden: append(slices.Clone(t.hidden), g.dir.Dir),
 		AgentName: plan.AgentName, ModelName: plan.ModelName, Observe: plan.Observe, Env: plan.Env, Tools: g.tools,
-		Timeout: time.Duration(plan.Timeout), SetupTimeout: time.Duration(plan.SetupTimeout), GradeTimeout: time.Duration(plan.GradeTimeout), Limits: plan.Limits,
+		Timeout: time.Duration(plan.Timeout), Limits: plan.Limits,
 		Secrets: plan.Secrets, Patterns: plan.Patterns, Recipients: plan.Recipients,
+	}
+	if t.setup {
+		run.SetupTimeout = time.Duration(plan.SetupTimeout)
+	}
+	if t.grade {
+		run.GradeTimeout = time.Duration(plan.GradeTimeout)
 	}
 	values.PromptFile = promptPath
 	var err error
