@@ -1,7 +1,9 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +25,9 @@ type keeping struct {
 	Key    string // of an encrypted run folder, else empty
 }
 
+// sealedFileName is the sealed set's in a run folder.
+const sealedFileName = "task.sealed"
+
 // keep checks what is to be removed, and draws the keys.
 func (s *stage) keep(c *Config) error {
 	s.Keep = keeping{Max: c.StoreMax, Secret: journal.DrawSecret()}
@@ -39,11 +44,21 @@ func (s *stage) keep(c *Config) error {
 	st := &s.Start
 	public := []string{c.ControlText, st.Benchmark, st.Task, st.Agent, st.Model}
 	if p := st.Phases; p != nil {
-		public = append(slices.Concat(public, p.Setup, p.Grade, p.Guard), p.Tests, p.RewardDir)
+		public = slices.Concat(public, p.Setup, p.Grade, p.Guard)
 	}
 	if r.Finds([]byte(strings.Join(public, "\x00"))) {
-		return refused("Secrets", "values that the task's names, commands and control text, -agent and -model do not hold", "one of them there",
-			"a value of common words would remove honest text: give the run a real key")
+		return refused("Secrets", "values that the task's names, its control text, -agent, -model, -setup and -grade do not hold", "one of them there",
+			"a value of common words would remove honest text: give the run a real key, and pass it to commands by its variable")
+	}
+	for _, name := range []string{baselineFile, sealedFileName} {
+		b, err := os.ReadFile(filepath.Join(s.RunDir, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("sandbox: %w", err)
+		}
+		if r.Finds(b) {
+			return refused("Secrets", "values that no file name of the workspace and no part of the sealed set holds", "one in "+name,
+				"rename the file and seal the task again")
+		}
 	}
 	for _, root := range s.Start.Roots {
 		if _, res := r.WithoutShapes().String(root.Path, true); res.Bytes > 0 {

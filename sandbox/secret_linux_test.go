@@ -256,10 +256,16 @@ func TestSandboxRefusesSecrets(t *testing.T) {
 		"in a root":       {Secrets: []sandbox.Secret{{Name: "A", Value: []byte("hunter2222")}}},
 		"in the controls": {Secrets: []sandbox.Secret{{Name: "A", Value: []byte("elephant")}}, ControlText: "an elephant is a control"},
 		"in a name":       {Secrets: []sandbox.Secret{{Name: "A", Value: []byte("my agent")}}, Start: journal.Start{Agent: "my agent 1"}},
-		"open pattern":    {RemovePatterns: []string{"sk-.*"}},
-		"no recipient":    {Recipients: []string{"age1nonsense"}},
+		"in the grader": {Secrets: []sandbox.Secret{{Name: "A", Value: []byte("grader --key 1")}}, Start: journal.Start{Phases: &journal.Phases{
+			Setup: []string{}, Grade: []string{"grader --key 1"}, Reward: "exit-code", Guard: []string{}}}, Grade: []string{"grader --key 1"}},
+		"open pattern":               {RemovePatterns: []string{"sk-.*"}},
+		"in a name of the workspace": {Secrets: []sandbox.Secret{{Name: "A", Value: []byte("hunter3333")}}},
+		"no recipient":               {Recipients: []string{"age1nonsense"}},
 	} {
 		c.Command, c.Workspace, c.RunDir, c.Env = []string{"/bin/true"}, ws, runDir(t), environment(tmp)
+		if name == "in a name of the workspace" {
+			write(t, filepath.Join(c.RunDir, "baseline"), "...f-hunter3333...")
+		}
 		var refused *sandbox.Refused
 		if _, err := sandbox.Run(t.Context(), c); !errors.As(err, &refused) || refused.Hint == "" {
 			t.Errorf("%s: got %v, want a refusal", name, err)
