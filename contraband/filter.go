@@ -1,6 +1,8 @@
 package contraband
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/binary"
 	"math/bits"
 )
@@ -42,10 +44,14 @@ func (k TaskKey) Filter() *Filter {
 // HMAC(key, u32 i) for i = 0, 1, ... read as little-endian 64-bit numbers; the
 // 257th, made odd, is the multiplier.
 func Table(key [KeySize]byte) (table [256]uint64, mul uint64) {
-	var stream []byte
+	h := hmac.New(sha256.New, key[:])
+	stream := make([]byte, 0, 257*8+sha256.Size)
+	var count [4]byte
 	for i := uint32(0); len(stream) < 257*8; i++ {
-		block := mac(key, binary.BigEndian.AppendUint32(nil, i))
-		stream = append(stream, block[:]...)
+		binary.BigEndian.PutUint32(count[:], i)
+		h.Reset()
+		h.Write(count[:])
+		stream = h.Sum(stream)
 	}
 	for i := range table {
 		table[i] = binary.LittleEndian.Uint64(stream[8*i:])

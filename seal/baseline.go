@@ -43,30 +43,23 @@ type search struct {
 	depth    int     // of packs in objects of packs
 }
 
-func newSearch(key contraband.TaskKey, c *cutter, warn func(string, ...any)) *search {
-	s := &search{items: &c.items, piles: c.piles, prompted: make([]bool, len(c.items.list)), allowed: make([]bool, len(c.items.list)), warn: warn}
+func newSearch(c *cutter, warn func(string, ...any)) *search {
+	n := len(c.items.list)
+	s := &search{items: &c.items, piles: c.piles, prompted: make([]bool, n), allowed: make([]bool, n), warn: warn}
 	var ranks [2][]uint32
+	var values []uint32
 	for i := range c.items.list {
-		switch it := &c.items.list[i]; it.class {
-		case contraband.ClassShingle:
+		switch it := &c.items.list[i]; {
+		case it.class == contraband.ClassShingle:
 			ranks[0] = append(ranks[0], c.f.Rank(it.class, it.plain))
-		case contraband.ClassShingle24:
+		case it.class == contraband.ClassShingle24:
 			ranks[1] = append(ranks[1], c.f.Rank(it.class, it.plain))
+		case it.class.Filtered():
+			values = append(values, c.f.FilterValue(it.class, it.plain))
 		}
 	}
-	s.f = canon.NewEverywhere(key, filterValues(key, &c.items), ranks[0], ranks[1])
+	s.f = c.f.Everywhere(values, ranks[0], ranks[1])
 	return s
-}
-
-// filterValues are those of all items that have one.
-func filterValues(key contraband.TaskKey, t *items) (values []uint32) {
-	f := key.Filter()
-	for i := range t.list {
-		if it := &t.list[i]; it.class.Filtered() {
-			values = append(values, f.Value(it.class, it.plain))
-		}
-	}
-	return values
 }
 
 func (s *search) close() { s.git.close() }

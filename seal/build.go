@@ -30,10 +30,11 @@ func sealTask(m *Material, bench contraband.BenchmarkKey, control string, overla
 	sum := &Summary{Benchmark: t.Benchmark, Task: t.ID}
 
 	c := newCutter(canon.New(key, nil))
+	c.items.expect(m.size() / 14)
 	if err := c.all(m); err != nil {
 		return fail(err)
 	}
-	find := newSearch(key, c, sum.warn)
+	find := newSearch(c, sum.warn)
 	find.overlap = overlap
 	defer find.close()
 	if err := find.prompt(m.Prompt); err != nil {
@@ -112,7 +113,10 @@ func (c *cutter) all(m *Material) error {
 // groups pads what is left of a pile after subtraction.
 func (p *pile) groups(key contraband.TaskKey, index int, find *search, sum *Summary) (list []contraband.Group) {
 	for class := contraband.ClassCanary; class <= contraband.ClassAtom; class++ {
-		var digests [][32]byte
+		if len(p.items[class]) == 0 {
+			continue
+		}
+		digests := make([][32]byte, 0, padded(len(p.items[class])))
 		for _, id := range p.items[class] {
 			if !find.allowed[id] {
 				digests = append(digests, find.items.list[id].s)
@@ -192,7 +196,6 @@ func filterList(key contraband.TaskKey, groups []contraband.Group, find *search)
 	if size == 0 {
 		return list
 	}
-	f := key.Filter()
 	seen := map[uint32]bool{}
 	add := func(v uint32) {
 		if !seen[v] {
@@ -202,7 +205,7 @@ func filterList(key contraband.TaskKey, groups []contraband.Group, find *search)
 	}
 	for id := range find.items.list {
 		if it := &find.items.list[id]; it.class.Filtered() && !find.allowed[id] {
-			add(f.Value(it.class, it.plain))
+			add(find.f.FilterValue(it.class, it.plain))
 		}
 	}
 	dummy := key.Dummies("filter")

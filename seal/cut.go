@@ -87,7 +87,7 @@ func (c *cutter) file(s *source) error {
 func (c *cutter) runs(p *pile, runs []run) (weak uint32) {
 	var short []run
 	for _, r := range runs {
-		form := r.canonical()
+		form := r.form
 		for _, class := range []contraband.Class{contraband.ClassShingle, contraband.ClassShingle24} {
 			if class == contraband.ClassShingle24 && c.slim {
 				continue
@@ -104,8 +104,7 @@ func (c *cutter) runs(p *pile, runs []run) (weak uint32) {
 		short = runs // its shingles alone could never reach their threshold
 	}
 	for _, r := range short {
-		for _, line := range r {
-			form := canon.Canonical([]byte(line))
+		for _, form := range r.lines {
 			switch {
 			case len(form) > canon.MaxLine:
 			case len(form) >= canon.MinLine && !canon.Poor(form):

@@ -21,6 +21,12 @@ type items struct {
 	list []item
 }
 
+// expect makes room for n items.
+func (t *items) expect(n int) {
+	t.ids = make(map[[16]byte]int32, n)
+	t.list = make([]item, 0, n)
+}
+
 func half(s *[32]byte) [16]byte { return [16]byte(s[:]) }
 
 // add returns the number of an item, of a new one if it is not there.

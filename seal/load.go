@@ -101,6 +101,14 @@ func (t *Task) loadSources() (*Material, error) {
 	return m, nil
 }
 
+// size is that of the ground truth, in bytes.
+func (m *Material) size() (n int) {
+	for i := range m.sources {
+		n += len(m.sources[i].content)
+	}
+	return n
+}
+
 // WorkspacePath is the host path of the workspace.
 func (t *Task) WorkspacePath() string { return t.path(t.Workspace.Value) }
 

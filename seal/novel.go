@@ -1,6 +1,7 @@
 package seal
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -8,53 +9,80 @@ import (
 	"github.com/cleanrun-dev/cleanrun/internal/canon"
 )
 
-// A run is a sequence of lines that the pre-image does not have.
-type run []string
+// A run is a sequence of lines that the pre-image does not have, in canonical
+// form. A line feed is where the form begins anew, so the form of a run is that
+// of its lines, joined.
+type run struct {
+	form  []byte
+	lines [][]byte
+}
+
+// A runner collects runs. The forms of all lines stand in one buffer.
+type runner struct {
+	buf  []byte
+	ends []int // of the open run's lines, after the start of it
+	open int   // where the open run begins
+	runs []run
+}
+
+// add canonicalizes a line and keeps it if it is new. Lines without letters and
+// digits neither break a run nor make one.
+func (r *runner) add(line []byte, old map[string]bool) {
+	start := len(r.buf)
+	r.buf = canon.Append(r.buf, line)
+	switch form := r.buf[start:]; {
+	case len(form) == 0:
+	case old[string(form)]:
+		r.buf = r.buf[:start]
+		r.end()
+	default:
+		r.ends = append(r.ends, len(r.buf))
+	}
+}
+
+// end closes the open run.
+func (r *runner) end() {
+	if len(r.ends) > 0 {
+		form := r.buf[r.open:len(r.buf):len(r.buf)]
+		lines := make([][]byte, len(r.ends))
+		from := r.open
+		for i, to := range r.ends {
+			lines[i] = form[from-r.open : to-r.open]
+			from = to
+		}
+		r.runs = append(r.runs, run{form, lines})
+	}
+	r.open, r.ends = len(r.buf), r.ends[:0]
+}
 
 // novel returns the runs of s that are new: the lines whose canonical form is
-// no line of the pre-image. Lines without letters and digits neither break a
-// run nor make one.
+// no line of the pre-image.
 func (s *source) novel() ([]run, error) {
 	if s.patch {
 		return patchRuns(s.content)
 	}
-	old := lineSet(s.pre)
-	var runs []run
-	var open run
+	old := map[string]bool{}
+	if s.changes {
+		old = lineSet(s.pre)
+	}
+	r := &runner{buf: make([]byte, 0, len(s.content))}
 	for _, line := range splitLines(s.content) {
-		c := string(canon.Canonical([]byte(line)))
-		switch {
-		case c == "":
-		case old[c]:
-			runs, open = closeRun(runs, open)
-		default:
-			open = append(open, line)
-		}
+		r.add(line, old)
 	}
-	runs, _ = closeRun(runs, open)
-	return runs, nil
+	r.end()
+	return r.runs, nil
 }
 
-func closeRun(runs []run, open run) ([]run, run) {
-	if len(open) > 0 {
-		runs = append(runs, open)
-	}
-	return runs, nil
-}
-
-// canonical is the form of the whole run.
-func (r run) canonical() []byte {
-	return canon.Canonical([]byte(strings.Join(r, "\n")))
-}
-
-func splitLines(content []byte) []string {
-	return strings.Split(string(content), "\n")
-}
+func splitLines(content []byte) [][]byte { return bytes.Split(content, []byte("\n")) }
 
 func lineSet(content []byte) map[string]bool {
 	set := map[string]bool{}
+	var buf []byte
 	for _, line := range splitLines(content) {
-		set[string(canon.Canonical([]byte(line)))] = true
+		buf = canon.Append(buf[:0], line)
+		if !set[string(buf)] {
+			set[string(buf)] = true
+		}
 	}
 	return set
 }
@@ -65,70 +93,82 @@ func lineSet(content []byte) map[string]bool {
 func patchRuns(diff []byte) ([]run, error) {
 	lines := splitLines(diff)
 	old := map[string]bool{}
-	hunks := 0
+	var buf []byte
 	// Twice through: all old lines must be known first.
-	err := eachHunkLine(lines, func(mark byte, text string) {
-		if mark == '@' {
-			hunks++
-		} else if mark != '+' {
-			old[string(canon.Canonical([]byte(text)))] = true
+	err := checkPatch(lines, func(mark byte, text []byte) {
+		if mark != '+' {
+			buf = canon.Append(buf[:0], text)
+			old[string(buf)] = true
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
-	if hunks == 0 {
-		return nil, fmt.Errorf("got no hunk (@@ -a,b +c,d @@), want a unified diff")
-	}
-	var runs []run
-	var open run
-	err = eachHunkLine(lines, func(mark byte, text string) {
-		c := string(canon.Canonical([]byte(text)))
-		switch {
-		case mark == '-' || mark == '+' && c == "":
-		case mark == '+' && !old[c]:
-			open = append(open, text)
+	r := &runner{buf: make([]byte, 0, len(diff))}
+	err = eachHunkLine(lines, func(mark byte, text []byte) {
+		switch mark {
+		case '-':
+		case '+':
+			r.add(text, old)
 		default:
-			runs, open = closeRun(runs, open)
+			r.end()
 		}
 	})
-	runs, _ = closeRun(runs, open)
-	return runs, err
+	r.end()
+	return r.runs, err
+}
+
+// checkPatch visits the lines of all hunks, of which there must be one.
+func checkPatch(lines [][]byte, visit func(mark byte, text []byte)) error {
+	hunks := 0
+	err := eachHunkLine(lines, func(mark byte, text []byte) {
+		if mark == '@' {
+			hunks++
+		} else {
+			visit(mark, text)
+		}
+	})
+	if err == nil && hunks == 0 {
+		err = fmt.Errorf("got no hunk (@@ -a,b +c,d @@), want a unified diff")
+	}
+	return err
 }
 
 // eachHunkLine visits '@' for each hunk and then its lines with their mark. The
 // counts of the hunk decide what is a line of it: a removed line that begins
 // with "-- " is no file header.
-func eachHunkLine(lines []string, visit func(mark byte, text string)) error {
+func eachHunkLine(lines [][]byte, visit func(mark byte, text []byte)) error {
 	for i := 0; i < len(lines); i++ {
-		if !strings.HasPrefix(lines[i], "@@ ") {
+		if !bytes.HasPrefix(lines[i], []byte("@@ ")) {
 			continue
 		}
-		minus, plus, ok := hunkCounts(lines[i])
+		minus, plus, ok := hunkCounts(string(lines[i]))
 		if !ok {
 			return fmt.Errorf("line %d: got no hunk header, want @@ -a,b +c,d @@", i+1)
 		}
-		visit('@', "")
+		visit('@', nil)
 		for minus > 0 || plus > 0 {
 			if i++; i == len(lines) {
 				return fmt.Errorf("line %d: the diff ends inside a hunk", i)
 			}
-			line := strings.TrimSuffix(lines[i], "\r")
+			line := bytes.TrimSuffix(lines[i], []byte("\r"))
+			mark := byte(' ') // some tools cut the blank of an empty line
+			if len(line) > 0 {
+				mark, line = line[0], line[1:]
+			}
 			switch {
-			case strings.HasPrefix(line, "+") && plus > 0:
+			case mark == '+' && plus > 0:
 				plus--
-			case strings.HasPrefix(line, "-") && minus > 0:
+			case mark == '-' && minus > 0:
 				minus--
-			case (line == "" || line[0] == ' ') && plus > 0 && minus > 0: // some tools cut the blank of an empty line
+			case mark == ' ' && plus > 0 && minus > 0:
 				plus, minus = plus-1, minus-1
-				visit(' ', strings.TrimPrefix(line, " "))
-				continue
-			case strings.HasPrefix(line, `\`): // no newline at end of file
+			case mark == '\\': // no newline at end of file
 				continue
 			default:
 				return fmt.Errorf("line %d: got a line that the counts of its hunk do not allow", i+1)
 			}
-			visit(line[0], line[1:])
+			visit(mark, line)
 		}
 	}
 	return nil

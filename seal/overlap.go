@@ -67,10 +67,10 @@ func newOverlaps(bench contraband.BenchmarkKey) *overlaps {
 func (o *overlaps) add(task int, m *Material) error {
 	c := newCutter(o.base.Clone())
 	c.slim = true
+	c.items.expect(m.size() / 30)
 	if err := c.all(m); err != nil {
 		return err
 	}
-	filter := o.key.Filter()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, p := range c.piles {
@@ -95,7 +95,7 @@ func (o *overlaps) add(task int, m *Material) error {
 				case it.class == contraband.ClassShingle:
 					o.ranks = append(o.ranks, c.f.Rank(it.class, it.plain))
 				case it.class.Filtered():
-					o.values = append(o.values, filter.Value(it.class, it.plain))
+					o.values = append(o.values, c.f.FilterValue(it.class, it.plain))
 				}
 			}
 		}
@@ -106,7 +106,7 @@ func (o *overlaps) add(task int, m *Material) error {
 
 // freeze ends the adding.
 func (o *overlaps) freeze() {
-	o.f = canon.NewEverywhere(o.key, o.values, o.ranks, nil)
+	o.f = o.base.Everywhere(o.values, o.ranks, nil)
 	o.ranks, o.values = nil, nil
 }
 

@@ -277,7 +277,7 @@ func isPatch(text []byte) (bool, error) {
 	if !meant {
 		return false, nil
 	}
-	_, err := patchRuns(text)
+	err := checkPatch(splitLines(text), func(byte, []byte) {})
 	if err != nil && !bytes.Contains(text, []byte("\n@@ -")) && !bytes.HasPrefix(text, []byte("@@ -")) {
 		return false, nil // a rename or a binary patch has no lines
 	}

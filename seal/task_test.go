@@ -1,6 +1,7 @@
 package seal
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/internal/canon"
 )
 
 const fullTask = taskHead + `period: "2026-1"
@@ -242,23 +244,56 @@ func FuzzParseTask(f *testing.F) {
 	})
 }
 
+// The lines of a diff's runs are forms of lines that it adds, and a run is as a
+// reader of the whole sees it.
 func FuzzPatch(f *testing.F) {
 	f.Add([]byte("--- a\n+++ b\n@@ -1,2 +1,3 @@\n a\n+b\n c\n"))
+	f.Add([]byte("@@ -0,0 +1,3 @@\n+cafe\u0301 \xe2\n+\u0301x\r\n+\ufdfa\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		runs, err := patchRuns(data)
 		if err != nil {
 			return
 		}
+		added := map[string]bool{}
+		for _, line := range strings.Split(string(data), "\n") {
+			if rest, ok := strings.CutPrefix(line, "+"); ok {
+				added[string(canon.Canonical([]byte(rest)))] = true
+			}
+		}
 		n := 0
 		for _, r := range runs {
-			for _, line := range r {
-				if n++; !strings.Contains(string(data), "+"+line) {
-					t.Errorf("got the line %q, which the diff does not add", line)
+			for _, form := range r.lines {
+				if n++; !added[string(form)] {
+					t.Errorf("got the line %q, which the diff does not add", form)
 				}
+			}
+			if joined := bytes.Join(r.lines, nil); !bytes.Equal(joined, r.form) {
+				t.Errorf("got the run %q, want its lines %q", r.form, joined)
 			}
 		}
 		if n > strings.Count(string(data), "+") {
 			t.Errorf("got %d lines, more than the diff adds", n)
+		}
+	})
+}
+
+// The form of lines, joined, is the form of the text: what sealing cuts is what
+// a scanner meets.
+func FuzzFormOfLines(f *testing.F) {
+	f.Add([]byte("cafe\u0301\n\u0301x\n\xe2\n\x82\xac\r\n\ufdfa\nA\u030a"))
+	f.Add([]byte(strings.Repeat("\u0300", 40) + "\n" + strings.Repeat("\u0301", 40)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r := new(runner)
+		for _, line := range splitLines(data) {
+			r.add(line, nil)
+		}
+		r.end()
+		var got []byte
+		for _, run := range r.runs {
+			got = append(got, run.form...)
+		}
+		if want := canon.Canonical(data); !bytes.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	})
 }

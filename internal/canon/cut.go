@@ -71,21 +71,28 @@ func (r *ranks) has(rank uint32) bool {
 	return r.set[rank>>r.shift/64]&(1<<(rank>>r.shift%64)) != 0
 }
 
-// Rank is the rank of one shingle: what NewEverywhere takes.
+// Rank is the rank of one shingle: what Everywhere takes.
 func (f *Fingerprinter) Rank(class contraband.Class, shingle []byte) uint32 {
 	which, _ := grams(class)
 	o := &f.t.orders[which]
 	return uint32((o.hash(shingle) * o.mul) >> 32)
 }
 
-// NewEverywhere returns a fingerprinter that emits shingles not where winnowing
-// picks them but at every position where one of the given ranks stands; another
-// shingle may have the same rank. What the baseline holds anywhere must not be
-// sealed: an edit nearby changes what is picked.
-func NewEverywhere(key contraband.TaskKey, filter []uint32, ranks48, ranks24 []uint32) *Fingerprinter {
-	f := New(key, filter)
-	f.t.everywhere = &[2]ranks{newRanks(ranks48), newRanks(ranks24)}
-	return f
+// FilterValue is the keyed value of a line, atom or canary: what a filter holds.
+func (f *Fingerprinter) FilterValue(class contraband.Class, item []byte) uint32 {
+	return f.t.values.Value(class, item)
+}
+
+// Everywhere returns a fingerprinter of the same key and another filter. It
+// emits shingles not where winnowing picks them but at every position where one
+// of the given ranks stands; another shingle may have the same rank. What the
+// baseline holds anywhere must not be sealed: an edit nearby changes what is
+// picked.
+func (f *Fingerprinter) Everywhere(filter []uint32, ranks48, ranks24 []uint32) *Fingerprinter {
+	t := *f.t
+	t.setFilter(filter)
+	t.everywhere = &[2]ranks{newRanks(ranks48), newRanks(ranks24)}
+	return &Fingerprinter{t: &t, d: t.key.Digester()}
 }
 
 // everywhere emits the shingles of c that end at or after old and whose rank is

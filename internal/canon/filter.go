@@ -28,8 +28,18 @@ const (
 
 func newTables(key contraband.TaskKey, filter []uint32) *tables {
 	table, mul := contraband.Table(key.Select())
-	t := &tables{key: key, filter: slices.Clone(filter), values: key.Filter()}
+	t := &tables{key: key, values: key.Filter()}
 	t.orders = [2]order{*newOrder(&table, mul, gram48.k), *newOrder(&table, mul, gram24.k)}
+	t.setFilter(filter)
+	for i, x := range t.values.Table {
+		t.canaryOut[i] = bits.RotateLeft64(x, contraband.CanarySize)
+	}
+	return t
+}
+
+// setFilter replaces the filter.
+func (t *tables) setFilter(filter []uint32) {
+	t.filter = slices.Clone(filter)
 	slices.Sort(t.filter)
 	t.coarse = new([1 << coarseBits / 64]uint64)
 	for _, v := range t.filter {
@@ -42,10 +52,6 @@ func newTables(key contraband.TaskKey, filter []uint32) *tables {
 	for i := range 1 << startBits {
 		t.starts[i+1] += t.starts[i]
 	}
-	for i, x := range t.values.Table {
-		t.canaryOut[i] = bits.RotateLeft64(x, contraband.CanarySize)
-	}
-	return t
 }
 
 func (t *tables) pass(class contraband.Class, item []byte) bool {

@@ -27,9 +27,11 @@ type former struct {
 }
 
 // Canonical returns the canonical form of content.
-func Canonical(content []byte) []byte {
+func Canonical(content []byte) []byte { return Append(make([]byte, 0, len(content)), content) }
+
+// Append appends the canonical form of content to dst.
+func Append(dst, content []byte) []byte {
 	var f former
-	dst := make([]byte, 0, len(content))
 	dst, _ = f.form(dst, nil, content, true)
 	return dst
 }
