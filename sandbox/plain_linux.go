@@ -104,6 +104,16 @@ func (s *stage) preparePlain(c *Config) error {
 			return fmt.Errorf("sandbox: %w", err)
 		}
 	}
+	if c.Prompt != "" {
+		at := filepath.Join(s.own(plainControl), filepath.Base(PromptPath))
+		if err := os.WriteFile(at, []byte(c.Prompt), 0o400); err != nil {
+			return fmt.Errorf("sandbox: %w", err)
+		}
+		s.Command = slices.Clone(s.Command) // the caller's stays as it is
+		for i := range s.Command {
+			s.Command[i] = strings.ReplaceAll(s.Command[i], PromptPath, at)
+		}
+	}
 	home := lookup(c.Env, "HOME")
 	p := &planner{stage: s, hints: s.Hints, roots: map[string]scope.Root{}, mounts: map[string]mounts.Mount{}, home: home}
 	for _, r := range append(scope.SystemRoots(), scope.KernelRoots()...) {

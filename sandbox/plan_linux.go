@@ -288,6 +288,9 @@ func (p *planner) plan(c *Config, lower string) error {
 	if c.ControlText != "" {
 		p.mount(mounts.Mount{Path: ControlPath, Kind: mounts.File, Content: []byte(c.ControlText), Must: true})
 	}
+	if c.Prompt != "" {
+		p.mount(mounts.Mount{Path: PromptPath, Kind: mounts.File, Content: []byte(c.Prompt), Must: true})
+	}
 	if err := p.grading(c.Observe); err != nil {
 		return err
 	}

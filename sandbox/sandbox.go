@@ -50,6 +50,11 @@ const OwnFailure = 125
 // ControlPath is where a run finds its control file.
 const ControlPath = "/cleanrun/control.txt"
 
+// PromptPath is where a run finds its prompt as a file, if Config.Prompt is set.
+// Without namespaces it is in the run folder; an argument of Config.Command that
+// names PromptPath names that place then.
+const PromptPath = "/cleanrun/prompt.md"
+
 // Default places of hidden tests and of reward files.
 const (
 	TestsPath  = "/cleanrun/tests"
@@ -77,6 +82,7 @@ type Config struct {
 	// it is zero.
 	Start       journal.Start
 	ControlText string       // content of ControlPath, opened before the command; "" for none
+	Prompt      string       // content of PromptPath; "" for none
 	Grants      []scope.Root // Path and Mode of what the task allows besides the workspace
 	ToolDirs    []string     // more directories to show read-only (GOROOT, GOMODCACHE)
 	HiddenHints []string     // outside paths: absent inside but present outside below one of them counts as hidden

@@ -62,17 +62,18 @@ type attemptJob struct {
 
 // An attemptRun says what to run.
 type attemptRun struct {
-	Workspace string
-	Prompt    string // file
-	Tests     string // staged folder, "" for none
-	Hidden    []string
-	Command   []string
-	Model     []string // command that answers on stdin
-	AgentName string
-	ModelName string
-	Observe   bool
-	Env       []string // names
-	Tools     []string // folders
+	Workspace  string
+	Prompt     string // file
+	PromptFile bool   // show it inside
+	Tests      string // staged folder, "" for none
+	Hidden     []string
+	Command    []string
+	Model      []string // command that answers on stdin
+	AgentName  string
+	ModelName  string
+	Observe    bool
+	Env        []string // names
+	Tools      []string // folders
 
 	Timeout, SetupTimeout, GradeTimeout time.Duration
 	Limits                              eval.Limits
@@ -140,7 +141,7 @@ func (j attemptJob) run(warn func(string, ...any)) (*sandbox.Result, error) {
 	o := runOptions{
 		sealed: j.Sealed, workspace: j.Run.Workspace, prompt: j.Run.Prompt, out: j.RunDir, agent: j.Run.AgentName, model: j.Run.ModelName,
 		trial: j.Cell.Trial, attempt: j.Cell.Attempt, observe: j.Run.Observe, env: j.Run.Env, command: j.Run.Command,
-		stdin: in, stdout: out, stderr: io.Discard,
+		stdin: in, stdout: out, stderr: io.Discard, promptFile: j.Run.PromptFile, tools: func() []string { return j.Run.Tools },
 		phases: phaseOptions{tests: j.Run.Tests, timeout: j.Run.Timeout, setupTimeout: j.Run.SetupTimeout, gradeTimeout: j.Run.GradeTimeout,
 			limits: sandbox.Limits{Memory: j.Run.Limits.Memory, Disk: j.Run.Limits.Disk, Processes: j.Run.Limits.Processes}},
 		keep: keepFlags{secrets: j.Run.Secrets, patterns: j.Run.Patterns, encrypt: j.Run.Recipients},

@@ -265,7 +265,7 @@ func planEval(e *cli.Env, v evalOptions, b *evalBenchmark) (eval.Plan, error) {
 	}
 	// Each prompt must fit: better now than after hours.
 	for _, t := range b.tasks {
-		w := eval.Values{Prompt: string(t.prompt), PromptFile: promptPath, Task: t.id, Trial: p.Trials}
+		w := eval.Values{Prompt: string(t.prompt), PromptFile: sandbox.PromptPath, Task: t.id, Trial: p.Trials}
 		if _, err := w.Expand(p.Agent); err != nil {
 			return p, cli.Failf(cli.ExitUsage, "", "task %s: -agent: %w", t.id, err)
 		}

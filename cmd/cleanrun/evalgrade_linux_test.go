@@ -68,6 +68,19 @@ func TestEvalGraded(t *testing.T) {
 	})
 }
 
+// The prompt comes as text or as a file, and reading it is nothing that a run is
+// held to.
+func TestEvalPrompt(t *testing.T) {
+	b := newBench(t, 1, "")
+	script := `[ "$(cat "$1")" = "solve $2" ] && [ "$3" = "solve $2 (trial 1)" ] && [ $# = 3 ]`
+	args := b.args("out", "true", b.attested()...)
+	args[slices.Index(args, "-agent")+1] = "sh -c '" + script + "' agent {prompt_file} {task} '{prompt} (trial {trial})'"
+	rep := b.eval(0, args...)
+	if row := rep.Table.Trials[0]; row.State != "CLEAN" || row.Outcome != eval.Completed {
+		t.Errorf("got %s, %s, want a clean run that was completed:\n%s", row.State, row.Outcome, rep.Table.Text())
+	}
+}
+
 // What an agent does to the machine is its own failure: it is scored, and not made
 // again.
 func TestEvalHostileAgents(t *testing.T) {

@@ -18,10 +18,8 @@ import (
 	"github.com/cleanrun-dev/cleanrun/eval"
 	"github.com/cleanrun-dev/cleanrun/internal/durable"
 	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/sandbox"
 )
-
-// promptPath is where a run finds its prompt as a file.
-const promptPath = "/cleanrun/prompt.md"
 
 // An evalTask is one task of the sealed benchmark with what its runs need.
 type evalTask struct {
@@ -127,7 +125,7 @@ func (g *grid) attempt(ctx context.Context, c eval.Cell) (eval.Result, error) {
 	if t.grade {
 		run.GradeTimeout = time.Duration(plan.GradeTimeout)
 	}
-	values.PromptFile = promptPath
+	values.PromptFile, run.PromptFile = sandbox.PromptPath, eval.Uses(plan.Agent, eval.PromptFile)
 	var err error
 	if run.Command, err = values.Expand(plan.Agent); err != nil {
 		return eval.Result{}, fmt.Errorf("-agent: %w", err)

@@ -33,6 +33,8 @@ type runOptions struct {
 	env                                  []string // variables to pass although they look like secrets
 	keep                                 keepFlags
 	phases                               phaseOptions
+	promptFile                           bool            // show the prompt at sandbox.PromptPath
+	tools                                func() []string // folders of tools; nil asks for them
 	command                              []string
 	stdin                                io.Reader
 	stdout, stderr                       io.Writer
@@ -174,7 +176,10 @@ func usage125(err error) error {
 func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, string, error) {
 	c := sandbox.Config{Command: o.command, Observe: o.observe, Stdin: o.stdin, Stdout: o.stdout, Stderr: o.stderr,
 		HiddenHints: homes()}
-	tools := toolDirs()
+	tools := o.tools
+	if tools == nil {
+		tools = toolDirs()
+	}
 	env, withheld, err := environment(os.Environ(), append(slices.Clone(o.env), o.keep.secrets...))
 	if err != nil {
 		return nil, "", err
@@ -308,6 +313,9 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 
 	if err := o.phases.apply(&c, phases); err != nil {
 		return nil, "", err
+	}
+	if o.promptFile {
+		c.Prompt = string(prompt)
 	}
 	dir, err := makeRunDir(o.out)
 	if err != nil {
