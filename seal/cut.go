@@ -3,6 +3,7 @@ package seal
 import (
 	"crypto/sha256"
 	"math"
+	"sync"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/canon"
@@ -52,19 +53,42 @@ func (c *cutter) add(p *pile, class contraband.Class, plain []byte) {
 	}
 }
 
+// A reading is what is cut out of a source without any key.
+type reading struct {
+	once           sync.Once
+	runs           []run
+	err            error
+	raw, canonical [32]byte // SHA-256
+	whole          bool     // it is long and varied enough to be a whole object
+}
+
+// read reads a source; one that is kept in memory, once.
+func (s *source) read() *reading {
+	r := s.reading
+	if r == nil {
+		r = new(reading)
+	}
+	r.once.Do(func() {
+		r.runs, r.err = s.novel()
+		form := canon.Canonical(s.content)
+		r.raw, r.canonical = sha256.Sum256(s.content), sha256.Sum256(form)
+		r.whole = len(form) >= canon.MinObject && !canon.Poor(form)
+	})
+	return r
+}
+
 // file cuts a reference file, a hidden test or a patch.
 func (c *cutter) file(s *source) error {
 	p := c.pile(s.kind, s.at, s.label)
-	runs, err := s.novel()
-	if err != nil {
-		return err
+	r := s.read()
+	if r.err != nil {
+		return r.err
 	}
-	if form := canon.Canonical(s.content); len(form) >= canon.MinObject && !canon.Poor(form) {
-		raw, canonical := sha256.Sum256(s.content), sha256.Sum256(form)
-		c.add(p, contraband.ClassRaw, raw[:])
-		c.add(p, contraband.ClassCanonical, canonical[:])
+	if r.whole {
+		c.add(p, contraband.ClassRaw, r.raw[:])
+		c.add(p, contraband.ClassCanonical, r.canonical[:])
 	}
-	weak := c.runs(p, runs)
+	weak := c.runs(p, r.runs)
 	if !s.patch && !s.changes {
 		// What an archive or an encoded test holds is ground truth too. A view
 		// that is the text over again, without its escapes, adds little, and its

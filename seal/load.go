@@ -38,6 +38,7 @@ type source struct {
 	patch   bool
 	pre     []byte // pre-image
 	changes bool   // there is a pre-image
+	reading *reading
 }
 
 // Load reads a task file and all that it names.
@@ -285,10 +286,12 @@ func (m *Material) source() []byte {
 	field := func(b []byte) { out = append(binary.BigEndian.AppendUint32(out, uint32(len(b))), b...) }
 	sum := func(b []byte) { s := sha256.Sum256(b); field(s[:]) }
 	sum(m.Task.data)
-	for _, s := range m.sources {
+	for i := range m.sources {
+		s := &m.sources[i]
 		field([]byte{byte(s.kind)})
 		field([]byte(s.label))
-		sum(s.content)
+		raw := s.read().raw
+		field(raw[:])
 		if s.changes {
 			sum(s.pre)
 		} else {

@@ -258,7 +258,7 @@ func (s *rowSource) lists(t *Task, row *row, known *columnCount) error {
 			}
 			known.emptyIf(len(list) == 0, column.Value)
 			for _, text := range list {
-				src := source{kind: k.kind, at: text, label: text.Item, content: []byte(text.Value)}
+				src := source{kind: k.kind, at: text, label: text.Item, content: []byte(text.Value), reading: new(reading)}
 				if src.patch, err = isPatch(src.content); err != nil {
 					return row.errorf(text.Item, "got what looks like a unified diff and is none: %v", err)
 				}
