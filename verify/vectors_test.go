@@ -1,6 +1,7 @@
 package verify_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"os"
@@ -206,6 +207,56 @@ func writeVectors(t *testing.T) {
 		grading(k)
 		k.statement = func(s *attest.Statement) { s.Predicate.Score.Source = attest.ScoreAsserted }
 	})
+	part := func(change func(*kit)) func(*kit) {
+		return func(k *kit) {
+			k.head = func(*contraband.Head) {}
+			if change != nil {
+				change(k)
+			}
+		}
+	}
+	add(bundleVector{"ok-part.cleanrun", "The sealed set is part of a benchmark's seal.", []string{}, "policy.txt", verify.ExitClean, "", "CLEAN"}, part(nil))
+	invalid("part-flip-head.cleanrun", verify.CheckOwnerSig, "The last bit of the head's root, under the old signature.", "", part(func(k *kit) {
+		k.bundle = func(b *receipt.Bundle) {
+			s, err := receipt.ParseSealed(b.Sealed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h, err := contraband.ParseHead(s.Signed.Unauthenticated().Payload)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Sealed[bytes.Index(b.Sealed, h.Root[:])+31] ^= 1
+		}
+	}))
+	invalid("part-flip-proof.cleanrun", verify.CheckInclusion, "A bit of the inclusion proof; statement and run are of this part.", "11", part(func(k *kit) {
+		k.part = func(p *receipt.Part) { p.Path[1][0] ^= 1 }
+	}))
+	invalid("part-index.cleanrun", verify.CheckInclusion, "The index of another set.", "11", part(func(k *kit) {
+		k.part = func(p *receipt.Part) { p.Index = 0 }
+	}))
+	invalid("rt18-part-other-set.cleanrun", verify.CheckInclusion, "Another set beside the owner's head, its run and statement too.", "18", part(func(k *kit) {
+		k.part = func(p *receipt.Part) {
+			s, err := contraband.ParseSet(p.Set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Kept--
+			if p.Set, err = s.Marshal(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}))
+	invalid("part-other-benchmark.cleanrun", verify.CheckInclusion, "The head is of another benchmark than the set under it.", "", part(func(k *kit) {
+		k.head = func(h *contraband.Head) { h.Benchmark = "other" }
+	}))
+	invalid("rt25-part-public-key.cleanrun", verify.CheckInclusion, "The head publishes a key that did not seal the set.", "25", part(func(k *kit) {
+		k.head = func(h *contraband.Head) { h.Key, h.Data = []byte("0123456789abcdefghijklmnopqrstuv"), [32]byte{1} }
+	}))
+	invalid("rt70-part-owner.cleanrun", verify.CheckOwnerKey, "An attacker's head under the pinned owner's name.", "70", part(func(k *kit) {
+		s := namedSigner("bench.example/owner", "attacker")
+		k.sealedBy = &s
+	}))
 	data, err := json.MarshalIndent(list, "", " ")
 	if err != nil {
 		t.Fatal(err)
