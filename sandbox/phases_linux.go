@@ -133,6 +133,9 @@ func (r *recording) phases() error {
 			r.giveUp(err)
 			return err
 		}
+		if !p.exited && !r.cancel.Load() {
+			r.giveUp(errors.New("pid 1 ended without telling how the program ended"))
+		}
 		if r.why() != nil || !p.exited {
 			return nil
 		}

@@ -24,7 +24,7 @@ func init() {
 	roles = map[string]func([]string) int{
 		"read": readRole, "fdread": fdReadRole, "scm": scmRole, "flip": flipRole, "many": manyRole,
 		"procsys": procSysRole, "launch": launchRole, "denied": deniedRole, "swapexec": swapExecRole,
-		"flipfile": flipFileRole, "untraced": untracedRole, "secretlaunch": secretLaunchRole,
+		"flipfile": flipFileRole, "untraced": untracedRole, "secretlaunch": secretLaunchRole, "launchphases": launchPhasesRole, "deathsignal": deathSignalRole,
 	}
 }
 
@@ -337,4 +337,20 @@ func launchRole(args []string) int {
 	}
 	fmt.Println("outcome", res.Outcome)
 	return res.Code
+}
+
+// launchPhasesRole runs one script in a phase and nothing in the others: workspace,
+// run folder, phase, script.
+func launchPhasesRole(args []string) int {
+	scripts := map[string]string{"setup": "true", "agent": "true", "grade": "true"}
+	scripts[args[2]] = args[3]
+	res, err := sandbox.Run(context.Background(), sandbox.Config{
+		Workspace: args[0], RunDir: args[1], Env: environment(filepath.Join(filepath.Dir(args[0]), "home")), Stdout: os.Stdout, Stderr: os.Stderr,
+		Setup: []string{"sh", "-c", scripts["setup"]}, Command: []string{"sh", "-c", scripts["agent"]}, Grade: []string{"sh", "-c", scripts["grade"]},
+	})
+	if err != nil {
+		return fail(err)
+	}
+	fmt.Println(res.Outcome)
+	return 0
 }

@@ -1,0 +1,253 @@
+package sandbox_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/sandbox"
+)
+
+// filed is a run whose reward is a file.
+func filed(t *testing.T, agent, grade string) sandbox.Config {
+	t.Helper()
+	c := phased(t, "", agent, grade)
+	c.Start.Phases.Reward, c.Start.Phases.RewardDir = journal.RewardFile, sandbox.RewardPath
+	return c
+}
+
+const planted = "1:1/0/0 2:1/0/0"
+
+// Attack 58f and incident 14: a verdict file that is there when grading starts, or
+// a guarded file that the run changed.
+func TestRT58f_VerdictPlanted(t *testing.T) {
+	for name, c := range map[string]struct{ agent, grade, reward, guards string }{
+		"positive control":    {"echo answer > a", "echo 0 > /cleanrun/reward/reward.txt", "0 by 3", ""},
+		"text":                {"echo 1 > /cleanrun/reward/reward.txt", "true", "1 by 3", "reward.txt 1 false"},
+		"json":                {`echo '{"reward": 1}' > /cleanrun/reward/reward.json`, "echo 0 > /cleanrun/reward/reward.txt", "0 by 3, 1 by 4", "reward.json 1 false"},
+		"link":                {"echo 1 > w; ln -s $PWD/w /cleanrun/reward/reward.txt", "true", "", "reward.txt 1 false"},
+		"folder":              {"mkdir /cleanrun/reward/reward.txt", "true", "", "reward.txt 1 false"},
+		"another name":        {"echo 1 > /cleanrun/reward/note", "mv /cleanrun/reward/note /cleanrun/reward/old; echo 0 > /cleanrun/reward/reward.txt", "0 by 3", ""},
+		"made and taken away": {"echo 1 > /cleanrun/reward/reward.txt; rm /cleanrun/reward/reward.txt", "echo 0 > /cleanrun/reward/reward.txt", "0 by 3", ""},
+	} {
+		t.Run(name, func(t *testing.T) { run(t, filed(t, c.agent, c.grade)).want(t, planted, c.reward, c.guards) })
+	}
+}
+
+func TestRT58f_GuardedFileChanged(t *testing.T) {
+	for name, c := range map[string]struct{ agent, grade, guards string }{
+		"positive control":      {"echo x > other; cat parser.py > copy; touch parser.py; chmod 600 lib/g", "cat parser.py >/dev/null; echo v > verdict", ""},
+		"changed":               {"echo evil >> parser.py", "true", "parser.py 2 false"},
+		"planted":               {"echo pass > verdict", "true", "verdict 2 false"},
+		"removed":               {"rm parser.py", "true", "parser.py 2 false"},
+		"in a guarded folder":   {"echo x > lib/new", "true", "lib 2 false"},
+		"folder replaced":       {"mv lib old; ln -s old lib", "true", "lib 2 false"},
+		"changed in grading":    {"true", "echo evil > parser.py", "parser.py 2 true"},
+		"changed and put back":  {"cp parser.py s; echo evil > parser.py; cat s > parser.py", "true", ""},
+		"verdict of the grader": {"true", "echo 1 > verdict; cat verdict", ""},
+		"verdict rewritten":     {"true", "echo 1 > verdict; (setsid sh -c 'sleep 0.4; echo 2 > verdict' >/dev/null 2>&1 &); true", "verdict 2 true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := phased(t, "", c.agent, c.grade+"; echo 0")
+			write(t, filepath.Join(cfg.Workspace, "parser.py"), "parse\n")
+			write(t, filepath.Join(cfg.Workspace, "lib", "g"), "g\n")
+			cfg.Start.Phases.Guard = []string{"lib", "parser.py", "verdict"}
+			r := run(t, cfg)
+			if r.guards() != c.guards || r.rewarded() != "0 by 2" {
+				t.Errorf("guards %q, want %q; reward %q; stderr %q", r.guards(), c.guards, r.rewarded(), r.stderr)
+			}
+			r.closed(t)
+		})
+	}
+}
+
+// Incident 15: what the grader left is rewritten by a process that outlives it.
+func TestIncident15_RewrittenAfterGrading(t *testing.T) {
+	const honest = "echo 0 > /cleanrun/reward/reward.txt; "
+	for name, c := range map[string]struct{ grade, guards string }{
+		"positive control": {honest + "(sleep 0.3 &)", ""},
+		"later":            {honest + "(setsid sh -c 'sleep 0.3; echo 1 > /cleanrun/reward/reward.txt' >/dev/null 2>&1 &)", "reward.txt 1 true"},
+		"other file":       {honest + `(setsid sh -c 'sleep 0.3; echo "{\"reward\": 1}" > /cleanrun/reward/reward.json' >/dev/null 2>&1 &)`, "reward.json 1 true"},
+		"held open":        {honest + "exec 7>>/cleanrun/reward/reward.txt; (setsid sh -c 'sleep 0.3; echo 1 >&7' >/dev/null 2>&1 &)", "reward.txt 1 true"},
+		"taken away":       {honest + "(setsid sh -c 'sleep 0.3; rm /cleanrun/reward/reward.txt' >/dev/null 2>&1 &)", "reward.txt 1 true"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run(t, filed(t, "true", c.grade))
+			r.want(t, planted, "0 by 3", c.guards)
+		})
+	}
+	// Too late for the grace: it is killed, and changes nothing.
+	r := run(t, filed(t, "true", honest+"(setsid sh -c 'sleep 60; echo 1 > /cleanrun/reward/reward.txt' >/dev/null 2>&1 &)"))
+	r.want(t, "1:1/0/0 2:1/0/2", "0 by 3", "")
+}
+
+// The same with the output: who prints after the grader has ended is not the
+// grader.
+func TestIncident15_PrintedAfterGrading(t *testing.T) {
+	for name, c := range map[string]struct{ grade, reward, guards string }{
+		"positive control":  {"echo 1; echo 0; echo; echo '  '", "0 by 2", ""},
+		"later":             {"(setsid sh -c 'sleep 0.3; echo 1' &); echo 0", "0 by 2", "stdout 1 true"},
+		"blank":             {"(setsid sh -c 'sleep 0.3; echo' &); echo 0", "0 by 2", ""},
+		"no number":         {"echo 1; echo done", "", ""},
+		"none":              {"true", "", ""},
+		"much":              {"head -c 300000 /dev/zero | tr '\\0' 'x'; echo; echo 0.125", "0.125 by 2", ""},
+		"without a newline": {"printf 'x\n0.5'", "0.5 by 2", ""},
+	} {
+		t.Run(name, func(t *testing.T) { run(t, phased(t, "", "true", c.grade)).want(t, planted, c.reward, c.guards) })
+	}
+}
+
+// deathSignalRole rewrites the reward at the very moment at which its parent, the
+// grader, ends.
+func deathSignalRole(args []string) int {
+	if len(args) == 2 { // the grader
+		if err := os.WriteFile(args[0]+"/reward.txt", []byte("0\n"), 0o600); err != nil {
+			return fail(err)
+		}
+		cmd := exec.Command("/proc/self/exe", args[0])
+		cmd.Stdout = os.Stdout
+		ready, theirs, err := os.Pipe()
+		if err != nil {
+			return fail(err)
+		}
+		cmd.ExtraFiles = []*os.File{theirs}
+		if err := cmd.Start(); err != nil {
+			return fail(err)
+		}
+		if _, err := ready.Read(make([]byte, 1)); err != nil {
+			return fail(err)
+		}
+		os.Stdout.WriteString("0\n")
+		return 0
+	}
+	parent := os.Getppid()
+	f, err := os.OpenFile(args[0]+"/reward.txt", os.O_WRONLY, 0)
+	if err != nil {
+		return fail(err)
+	}
+	os.NewFile(3, "ready").Write([]byte{1})
+	for os.Getppid() == parent { // quicker than any signal
+	}
+	f.WriteAt([]byte("1"), 0)
+	os.Stdout.WriteString("1\n")
+	return 0
+}
+
+func TestIncident15_RaceWithTheEnd(t *testing.T) {
+	for i := range 10 {
+		for _, rule := range []string{journal.RewardFile, journal.RewardStdout} {
+			c := filed(t, "true", "x")
+			self(t, filepath.Join(c.Workspace, "role"))
+			c.Start.Phases.Grade = []string{"./role", sandbox.RewardPath, "grader"}
+			want, reward := "reward.txt 1 true", "0 by 3"
+			if rule == journal.RewardStdout {
+				c.Start.Phases.Grade[1] = "/tmp"
+				c.Start.Phases.Reward, c.Start.Phases.RewardDir = rule, ""
+				want, reward = "stdout 1 true", "0 by 2"
+			}
+			c.Env = append(environment(filepath.Join(t.TempDir(), "home")), roleVar+"=deathsignal")
+			r := run(t, c)
+			if r.guards() != want || r.rewarded() != reward {
+				t.Fatalf("%d, %s: guards %q, want %q; reward %q; stdout %q stderr %q", i, rule, r.guards(), want, r.rewarded(), r.stdout, r.stderr)
+			}
+		}
+	}
+}
+
+// Hooks of test runners that the run made, and that grading opens.
+func TestIncident9_Hooks(t *testing.T) {
+	for name, c := range map[string]struct{ agent, grade, guards string }{
+		"positive control":           {"echo x > solution.py", "cat solution.py old/conftest.py", ""},
+		"conftest":                   {"echo x > conftest.py", "cat conftest.py", "conftest.py 3 false"},
+		"changed":                    {"echo x >> old/conftest.py", "cd old && cat conftest.py", "conftest.py 3 false"},
+		"not opened":                 {"echo x > conftest.py", "true", ""},
+		"renamed":                    {"mv harmless conftest.py", "cat conftest.py", "conftest.py 3 false"},
+		"link":                       {"echo x > y; ln -s y conftest.py", "cat conftest.py", "y 3 false"},
+		"path file":                  {"echo x > $HOME/a.pth", "cat $HOME/a.pth", "a.pth 3 false"},
+		"site":                       {"echo x > $HOME/usercustomize.py; echo x > sitecustomize.py", "cat $HOME/usercustomize.py sitecustomize.py", "sitecustomize.py 3 false, usercustomize.py 3 false"},
+		"cache of a hook":            {"echo x > conftest.py; mkdir __pycache__; echo y > __pycache__/conftest.cpython-312-pytest-8.pyc", "cat __pycache__/conftest*", "conftest.cpython-312-pytest-8.pyc 3 false"},
+		"cache of an old hook":       {"mkdir old/__pycache__; echo y > old/__pycache__/conftest.cpython-312.pyc", "cat old/__pycache__/conftest*", ""},
+		"the grader's own":           {"true", "echo x > conftest.py; cat conftest.py", ""},
+		"replaced by the grader":     {"echo x > conftest.py", "rm conftest.py; echo x > conftest.py; cat conftest.py", ""},
+		"overwritten by the grader":  {"echo x > conftest.py", "echo y > conftest.py; cat conftest.py", ""},
+		"two phases, made and taken": {"echo x > conftest.py; rm conftest.py", "echo x > conftest.py; cat conftest.py", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := phased(t, "", c.agent, c.grade+" >/dev/null; echo 1")
+			write(t, filepath.Join(cfg.Workspace, "old", "conftest.py"), "old\n")
+			write(t, filepath.Join(cfg.Workspace, "harmless"), "old\n")
+			r := run(t, cfg)
+			if r.guards() != c.guards || r.rewarded() != "1 by 2" {
+				t.Errorf("guards %q, want %q; reward %q stderr %q", r.guards(), c.guards, r.rewarded(), r.stderr)
+			}
+			r.closed(t)
+		})
+	}
+}
+
+// A kill in any phase leaves no survivor and no journal that passes for a finished
+// one (incident 20).
+func TestIncident20_KilledInAnyPhase(t *testing.T) {
+	for _, phase := range []string{"setup", "agent", "grade"} {
+		for _, victim := range []string{"launcher", "broker", "pid 1"} {
+			t.Run(phase+" "+victim, func(t *testing.T) {
+				tmp := t.TempDir()
+				ws, dir := folder(t, filepath.Join(tmp, "ws")), filepath.Join(tmp, "run")
+				if err := os.Mkdir(dir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				folder(t, filepath.Join(tmp, "home"))
+				mark := "97" + strconv.Itoa(os.Getpid()) + "." + strconv.Itoa(len(victim)) + strconv.Itoa(len(phase))
+				l := exec.Command("/proc/self/exe", ws, dir, phase, "(setsid sleep "+mark+" &); echo started; sleep "+mark)
+				l.Env = append(os.Environ(), roleVar+"=launchphases")
+				out, err := l.StdoutPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				var errs strings.Builder
+				l.Stderr = &errs
+				if err := l.Start(); err != nil {
+					t.Fatal(err)
+				}
+				defer l.Process.Kill()
+				b := make([]byte, 8)
+				if n, err := out.Read(b); err != nil || string(b[:n]) != "started\n" {
+					l.Wait()
+					if strings.Contains(errs.String(), "not available") {
+						t.Skip(errs.String())
+					}
+					t.Fatalf("%q %v %s", b[:n], err, errs.String())
+				}
+				broker := child(l.Process.Pid)
+				one := child(broker)
+				if broker == 0 || one == 0 {
+					t.Fatalf("broker %d, pid 1 %d", broker, one)
+				}
+				if err := unix.Kill(map[string]int{"launcher": l.Process.Pid, "broker": broker, "pid 1": one}[victim], unix.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+				l.Wait()
+				var left []int
+				for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+					if left = processes(mark); len(left) == 0 {
+						break
+					}
+				}
+				if len(left) > 0 {
+					t.Errorf("alive after SIGKILL of %s in %s: %v", victim, phase, left)
+				}
+				if l.ProcessState.ExitCode() == 0 {
+					t.Error("the launcher reports success")
+				}
+				notCompleted(t, dir)
+			})
+		}
+	}
+}
