@@ -40,8 +40,14 @@ func (s *stage) keep(c *Config) error {
 		return refused("Secrets", fmt.Sprintf("values of %d to %d bytes, at most %d of them, and bounded patterns", redact.MinValue, redact.MaxValue, redact.MaxValues), err.Error(),
 			"a longer secret belongs into a file that the task grants")
 	}
-	// What every verifier reads cannot be changed.
+	// What every verifier reads cannot be changed, and it is told that the runner
+	// chose what nobody scans.
 	st := &s.Start
+	for id, given := range map[string]bool{"secret-values": len(c.Secrets) > 0, "secret-patterns": len(c.RemovePatterns) > 0} {
+		if given && !slices.Contains(st.Blind, id) {
+			st.Blind = slices.Sorted(slices.Values(append(slices.Clone(st.Blind), id)))
+		}
+	}
 	public := []string{c.ControlText, st.Benchmark, st.Task, st.Agent, st.Model}
 	if p := st.Phases; p != nil {
 		public = slices.Concat(public, p.Setup, p.Grade, p.Guard)

@@ -17,11 +17,10 @@ import (
 // RunDir it removes these files: their contents are in the store. Run does it at
 // its end unless Config.ApplyFirst says that the caller does, after Apply.
 func Scrub(c Config) error {
-	s := new(stage)
+	s := &stage{RunDir: c.RunDir}
 	if err := s.keep(&c); err != nil {
 		return err
 	}
-	s.RunDir = c.RunDir
 	return s.scrub(len(c.Recipients) > 0)
 }
 

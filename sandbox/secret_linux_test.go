@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -165,6 +166,9 @@ func TestSandboxSecretIsNowhereInRunDir(t *testing.T) {
 			t.Errorf("no %v row says that something was removed", op)
 		}
 	}
+	if start := r.rows[0].Start; !slices.Contains(start.Blind, "secret-values") || slices.Contains(start.Blind, "secret-patterns") {
+		t.Errorf("got blind %q, want the start row to say that values were removed", start.Blind)
+	}
 	env := r.has(t, "environment", func(e entry) bool { return e.Op == journal.OpArgv && e.D.Note == "environment" })
 	if !bytes.Contains(env.D.Text, []byte("KEY="+stars)) || uint64(len(env.D.Text)) != env.Size {
 		t.Errorf("got environment %q of size %d", env.D.Text, env.Size)
@@ -250,25 +254,37 @@ func TestSandboxRefusesSecrets(t *testing.T) {
 	tmp := t.TempDir()
 	ws := filepath.Join(tmp, "ws-hunter2222")
 	write(t, filepath.Join(ws, "f"), "x")
-	for name, c := range map[string]sandbox.Config{
-		"short":           {Secrets: []sandbox.Secret{{Name: "A", Value: []byte("1234567")}}},
-		"long":            {Secrets: []sandbox.Secret{{Name: "A", Value: bytes.Repeat([]byte("ab"), 400)}}},
-		"in a root":       {Secrets: []sandbox.Secret{{Name: "A", Value: []byte("hunter2222")}}},
-		"in the controls": {Secrets: []sandbox.Secret{{Name: "A", Value: []byte("elephant")}}, ControlText: "an elephant is a control"},
-		"in a name":       {Secrets: []sandbox.Secret{{Name: "A", Value: []byte("my agent")}}, Start: journal.Start{Agent: "my agent 1"}},
-		"in the grader": {Secrets: []sandbox.Secret{{Name: "A", Value: []byte("grader --key 1")}}, Start: journal.Start{Phases: &journal.Phases{
-			Setup: []string{}, Grade: []string{"grader --key 1"}, Reward: "exit-code", Guard: []string{}}}, Grade: []string{"grader --key 1"}},
-		"open pattern":               {RemovePatterns: []string{"sk-.*"}},
-		"in a name of the workspace": {Secrets: []sandbox.Secret{{Name: "A", Value: []byte("hunter3333")}}},
-		"no recipient":               {Recipients: []string{"age1nonsense"}},
+	one := func(v string) sandbox.Config {
+		return sandbox.Config{Secrets: []sandbox.Secret{{Name: "A", Value: []byte(v)}}}
+	}
+	controls, named, graded := one("elephant"), one("my-agent"), one("grader-1")
+	controls.ControlText = "an elephant is a control"
+	named.Start.Agent = "my-agent 1"
+	graded.Grade = []string{"grader-1"}
+	graded.Start.Phases = &journal.Phases{Setup: []string{}, Grade: graded.Grade, Reward: "exit-code", Guard: []string{}}
+	for name, c := range map[string]struct {
+		config sandbox.Config
+		got    string // part of what is refused
+	}{
+		"short":                      {one("1234567"), "a value of 7 bytes"},
+		"long":                       {one(strings.Repeat("ab", 400)), "a value of 800 bytes"},
+		"two words":                  {one("the answer"), "a blank in it"},
+		"in a root":                  {one("hunter2222"), "one in a path of the scope"},
+		"in the controls":            {controls, "one of them there"},
+		"in a name":                  {named, "one of them there"},
+		"in the grader":              {graded, "one of them there"},
+		"in a name of the workspace": {one("hunter3333"), "one in baseline"},
+		"open pattern":               {sandbox.Config{RemovePatterns: []string{"sk-[a-z]+"}}, "bound it"},
+		"pattern of text":            {sandbox.Config{RemovePatterns: []string{"[ -~]{8,500}"}}, "a match may hold ' '"},
+		"no recipient":               {sandbox.Config{Recipients: []string{"age1nonsense"}}, "age1nonsense"},
 	} {
-		c.Command, c.Workspace, c.RunDir, c.Env = []string{"/bin/true"}, ws, runDir(t), environment(tmp)
+		c.config.Command, c.config.Workspace, c.config.RunDir, c.config.Env = []string{"/bin/true"}, ws, runDir(t), environment(tmp)
 		if name == "in a name of the workspace" {
-			write(t, filepath.Join(c.RunDir, "baseline"), "...f-hunter3333...")
+			write(t, filepath.Join(c.config.RunDir, "baseline"), "...f-hunter3333...")
 		}
 		var refused *sandbox.Refused
-		if _, err := sandbox.Run(t.Context(), c); !errors.As(err, &refused) || refused.Hint == "" {
-			t.Errorf("%s: got %v, want a refusal", name, err)
+		if _, err := sandbox.Run(t.Context(), c.config); !errors.As(err, &refused) || refused.Hint == "" || !strings.Contains(refused.Got, c.got) {
+			t.Errorf("%s: got %v, want a refusal because of %q", name, err, c.got)
 		}
 	}
 }

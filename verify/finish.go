@@ -289,6 +289,8 @@ func blindWords(ids []string) []string {
 		"directory-listing":    "names that a folder's listing shows",
 		"metadata-read":        "stat and readlink",
 		"partial-read":         "which bytes of an opened file were read",
+		"secret-patterns":      "text of patterns that the runner chose, replaced before storage",
+		"secret-values":        "secrets that the runner named, replaced before storage",
 		"unix-message-address": "addresses of datagrams on unix sockets",
 	}
 	out := make([]string, len(ids))

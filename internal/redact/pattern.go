@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -22,7 +23,39 @@ func compile(pattern string) (*regexp.Regexp, error) {
 	if least < MinValue {
 		return nil, fmt.Errorf("pattern %q: a match may have %d bytes, want at least %d", pattern, least, MinValue)
 	}
+	if r, ok := blank(tree); ok {
+		return nil, fmt.Errorf("pattern %q: a match may hold %q: list the characters of the key, as in [A-Za-z0-9_-], since text between blanks is not removed", pattern, r)
+	}
 	return regexp.Compile(pattern)
+}
+
+// blank finds a blank that a match may hold. Characters that are no letters of
+// keys at all, such as U+00A0, count too.
+func blank(t *syntax.Regexp) (rune, bool) {
+	switch t.Op {
+	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		return ' ', true
+	case syntax.OpLiteral:
+		for _, r := range t.Rune {
+			if unicode.IsSpace(r) {
+				return r, true
+			}
+		}
+	case syntax.OpCharClass:
+		for i := 0; i+1 < len(t.Rune); i += 2 {
+			for _, r := range []rune{' ', '\t', '\n', '\r', '\v', '\f', 0x85, 0xa0, 0x2003, 0x3000} {
+				if t.Rune[i] <= r && r <= t.Rune[i+1] {
+					return r, true
+				}
+			}
+		}
+	}
+	for _, s := range t.Sub {
+		if r, ok := blank(s); ok {
+			return r, true
+		}
+	}
+	return 0, false
 }
 
 // endless is more than any bound, and small enough to be added up.

@@ -25,20 +25,24 @@ import (
 const (
 	MinValue  = 8
 	MaxValue  = 512
-	MaxValues = 64
+	MaxValues = 16
 	MaxBlock  = 4 << 10  // of one key in PEM
 	MaxRow    = 4 << 10  // that shapes and patterns remove from one content
 	MaxRun    = 64 << 10 // and from all contents of a run
 )
+
+// blanks stand between words. No value and no match holds one: prose and code
+// must not be removed as a secret.
+const blanks = " \t\r\n\v\f"
 
 // Mark is what stands in place of a removed byte.
 const Mark = '*'
 
 // A Config says what is removed. It can be stored as JSON.
 type Config struct {
-	Values   [][]byte // each of MinValue to MaxValue bytes
+	Values   [][]byte // each of MinValue to MaxValue bytes, without blanks
 	Shapes   bool     // well-known keys, see Shapes
-	Patterns []string // regular expressions (Go syntax) whose matches have MinValue to MaxValue bytes
+	Patterns []string // regular expressions (Go syntax) whose matches have MinValue to MaxValue bytes and no blanks
 }
 
 // A Result says what was removed from one content.
@@ -68,6 +72,9 @@ func New(c Config) (*Redactor, error) {
 	for i, v := range c.Values {
 		if len(v) < MinValue || len(v) > MaxValue {
 			return nil, fmt.Errorf("secret %d: got a value of %d bytes, want %d to %d", i+1, len(v), MinValue, MaxValue)
+		}
+		if bytes.ContainsAny(v, blanks) {
+			return nil, fmt.Errorf("secret %d: got a value with a blank in it, want one word as keys are: text is not removed", i+1)
 		}
 		if !slices.ContainsFunc(v, func(b byte) bool { return b != v[0] }) {
 			return nil, fmt.Errorf("secret %d: got one byte again and again, want a value that stands nowhere by accident", i+1)

@@ -93,6 +93,12 @@ func TestRefused(t *testing.T) {
 		"nested":        {Patterns: []string{`(?:[a-z]{30}){20}`}},
 		"short match":   {Patterns: []string{`[a-z]{4,20}`}},
 		"optional":      {Patterns: []string{`(?:abcdefgh|ijk)`}},
+		"blank":         {Values: [][]byte{[]byte("return the answer")}},
+		"line":          {Values: [][]byte{[]byte("answer\nof two lines")}},
+		"any text":      {Patterns: []string{`[ -~]{8,400}`}},
+		"any character": {Patterns: []string{`.{8,100}`}},
+		"not a quote":   {Patterns: []string{`[^"]{8,100}`}},
+		"two words":     {Patterns: []string{`return [a-z]{2,20}`}},
 		"no pattern":    {Patterns: []string{`[a-`}},
 		"empty pattern": {Patterns: []string{``}},
 		"wide":          {Patterns: []string{`.{200}`}}, // 800 bytes
@@ -101,7 +107,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s: got no error", name)
 		}
 	}
-	redactor(t, Config{Patterns: []string{`(?i)tok_(live|test)_[a-z0-9]{16,64}\b`, `.{8,100}`, `(?:ab){4,16}?`}})
+	redactor(t, Config{Patterns: []string{`(?i)tok_(live|test)_[a-z0-9]{16,64}\b`, `[!-~]{8,100}`, `(?:ab){4,16}?`}})
 }
 
 func TestShapes(t *testing.T) {
@@ -250,7 +256,7 @@ func TestPassAgainstWhole(t *testing.T) {
 	r := redactor(t, Config{Values: [][]byte{[]byte(value), []byte("abcabcabc")}, Shapes: true, Patterns: []string{`x=[0-9a-f]{8,32}`}}).Unbounded()
 	rnd := mathrand.New(mathrand.NewPCG(1, 2))
 	changed := 0
-	for i := range 3000 {
+	for i := range 800 {
 		b := random(rnd, secrets)
 		whole := bytes.Clone(b)
 		res := r.Bytes(whole)
@@ -262,7 +268,7 @@ func TestPassAgainstWhole(t *testing.T) {
 			changed++
 		}
 	}
-	if changed < 1000 {
+	if changed < 200 {
 		t.Errorf("got %d cases with a secret, want many", changed)
 	}
 }
@@ -273,7 +279,7 @@ func TestStreamAgainstCuts(t *testing.T) {
 	secrets := []string{value, examples["sk-"], examples["AKIA"], examples["github_pat_"], privateKey(t, "PRIVATE KEY")}
 	c := Config{Values: [][]byte{[]byte(value)}, Shapes: true}
 	rnd := mathrand.New(mathrand.NewPCG(3, 4))
-	for i := range 3000 {
+	for i := range 800 {
 		r := redactor(t, c).Unbounded()
 		key := secrets[rnd.IntN(len(secrets))]
 		before := random(rnd, secrets)
