@@ -452,3 +452,36 @@ func secretLaunchRole(args []string) int {
 	}
 	return 0
 }
+
+// The backend without namespaces works in RUNDIR itself: nothing of that stays.
+func TestSandboxPlainSecretIsNowhereInRunDir(t *testing.T) {
+	for _, mode := range []string{"none", "secret", "encrypt"} {
+		tmp := t.TempDir()
+		ws, home := filepath.Join(tmp, "ws"), filepath.Join(tmp, "home")
+		write(t, filepath.Join(ws, "conf"), "token = "+apiKey+"\n")
+		if err := os.Mkdir(home, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		dir := runDir(t)
+		var out, errs bytes.Buffer
+		c := sandbox.Config{Backend: sandbox.PlainBackend, Workspace: ws, RunDir: dir, Env: append(environment(home), "KEY="+apiKey), Stdout: &out, Stderr: &errs,
+			Command: []string{"/bin/sh", "-c", `cat conf; echo "out $KEY"; echo "$KEY" > written; cat written; echo "$KEY" > "$HOME/h"; cat "$HOME/h"`}}
+		switch mode {
+		case "secret":
+			c.Secrets = secrets[:1]
+		case "encrypt":
+			c.Recipients = []string{"age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"}
+		}
+		res, err := sandbox.Run(t.Context(), c)
+		var un *sandbox.Unavailable
+		if errors.As(err, &un) {
+			t.Skipf("%v (%s)", err, un.Hint)
+		}
+		if err != nil || res.Outcome != journal.Completed || strings.Count(out.String(), apiKey) != 4 {
+			t.Fatalf("%s: %+v, %v, %q %s", mode, res, err, out.String(), errs.String())
+		}
+		if h := holders(t, dir, apiKey); len(h) > 0 != (mode == "none") {
+			t.Errorf("%s: the key is in %q", mode, h)
+		}
+	}
+}
