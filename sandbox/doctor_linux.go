@@ -16,6 +16,7 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/internal/seccomp"
 	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/sandbox/internal/landlock"
 )
 
 // stageProbe tries one ability in a process of its own; its name is the first
@@ -65,15 +66,23 @@ func Doctor() []Check {
 		}
 		out = append(out, c)
 	}
-	c := Check{ID: "run", OK: true, Got: "a recorded command ran and its journal closed"}
-	if err := wholeRun(); err != nil {
-		c.OK, c.Got, c.Hint = false, err.Error(), "see the failed checks above"
-		var u *Unavailable
-		if errors.As(err, &u) && u.Hint != "" {
-			c.Hint = u.Hint
-		}
+	wall := Check{ID: "landlock", OK: true, Got: "not here: nothing but the recorder itself keeps the run in"}
+	if abi := landlock.ABI(); abi > 0 {
+		wall.Got = fmt.Sprintf("version %d is a second wall around the run", abi)
 	}
-	return append(out, c)
+	out = append(out, wall)
+	for _, w := range []struct{ id, backend string }{{checkRun, Backend}, {checkPlainRun, PlainBackend}} {
+		c := Check{ID: w.id, OK: true, Got: w.backend + ": a recorded command ran and its journal closed"}
+		if err := wholeRun(w.backend); err != nil {
+			c.OK, c.Got, c.Hint = false, w.backend+": "+err.Error(), "see the failed checks above"
+			var u *Unavailable
+			if errors.As(err, &u) && u.Hint != "" {
+				c.Hint = u.Hint
+			}
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 func runProbe(p probe) error {
@@ -202,7 +211,7 @@ func probePtrace() error {
 }
 
 // wholeRun records a shell that does nothing.
-func wholeRun() error {
+func wholeRun(backend string) error {
 	dir, err := os.MkdirTemp("", "cleanrun-doctor-")
 	if err != nil {
 		return err
@@ -210,7 +219,7 @@ func wholeRun() error {
 	defer os.RemoveAll(dir) // best effort in a folder for temporary files
 	c := Config{
 		Command: []string{"/bin/sh", "-c", ":"}, Env: []string{"PATH=/usr/bin:/bin"},
-		Workspace: filepath.Join(dir, "workspace"), RunDir: filepath.Join(dir, "run"),
+		Workspace: filepath.Join(dir, "workspace"), RunDir: filepath.Join(dir, "run"), Backend: backend,
 	}
 	for _, d := range []string{c.Workspace, c.RunDir} {
 		if err := os.Mkdir(d, 0o700); err != nil {

@@ -209,6 +209,26 @@ func (e *Refused) Error() string {
 	return fmt.Sprintf("sandbox: %s: got %s, want %s", e.Field, e.Got, e.Want)
 }
 
+// Ids of the checks that try a whole run, with namespaces and without.
+const (
+	checkRun      = "run"
+	checkPlainRun = "plain-run"
+)
+
+// Works is the backend that Run would choose, "" if none works here.
+func Works(checks []Check) string {
+	plain := ""
+	for _, c := range checks {
+		switch {
+		case c.OK && c.ID == checkRun:
+			return Backend
+		case c.OK && c.ID == checkPlainRun:
+			plain = PlainBackend
+		}
+	}
+	return plain
+}
+
 // A Check is one ability that Doctor tried.
 type Check struct {
 	ID   string // "user-namespace", "overlay", ...

@@ -78,7 +78,8 @@ var manCommand = &cli.Command{
 var doctorCommand = &cli.Command{
 	Name:  "doctor",
 	Short: "try what the recorder needs, and say what works on this machine",
-	Long: `Tries each ability of the recorder for real and prints one line for each. Exit 0 if cleanrun run works here, 3 if it does not.
+	Long: `Tries each ability of the recorder for real and prints one line for each, then a whole run with each backend: with namespaces, and
+without (plain). Exit 0 if cleanrun run works here with one of them, 3 if it does not.
 Verifying needs none of them.`,
 	JSON: true,
 	Run: func(e *cli.Env, args []string) error {
@@ -86,10 +87,8 @@ Verifying needs none of them.`,
 			return err
 		}
 		checks := sandbox.Doctor()
-		works := true
-		for _, c := range checks {
-			works = works && c.OK
-		}
+		backend := sandbox.Works(checks)
+		works := backend != ""
 		if e.JSON {
 			type check struct {
 				ID   string `json:"id"`
@@ -101,7 +100,7 @@ Verifying needs none of them.`,
 				Works   bool    `json:"works"`
 				Backend string  `json:"backend"`
 				Checks  []check `json:"checks"`
-			}{works, sandbox.Backend, []check{}}
+			}{works, backend, []check{}}
 			for _, c := range checks {
 				out.Checks = append(out.Checks, check{c.ID, c.OK, c.Got, c.Hint})
 			}
@@ -120,7 +119,7 @@ Verifying needs none of them.`,
 				}
 			}
 			if works {
-				fmt.Fprintf(e.Stdout, "\ncleanrun run works here, with backend %s\n", sandbox.Backend)
+				fmt.Fprintf(e.Stdout, "\ncleanrun run works here, with backend %s\n", backend)
 			} else {
 				fmt.Fprintln(e.Stdout, "\ncleanrun run does not work here; cleanrun verify does")
 			}

@@ -82,6 +82,10 @@ and graded all the same. A limit that cannot be set is an error.
 SIGTERM and Ctrl-C go to the running command first; a second one kills the run. The outcome is then "cancelled", and nothing is graded.
 While the recording is being closed, also between two phases, any of them ends it at once: the journal stays open.
 
+Where namespaces cannot be set up (a container's seccomp profile, a nest without user namespaces), CMD works on a copy of the workspace in
+RUNDIR, with HOME and TMPDIR there, no network and a shared /tmp in which it gets at what it made itself (backend plain). run says so, and
+verify prints what that backend cannot see. -backend forces one.
+
 The exit code is CMD's, not the grader's: 128+n if signal n ended it; 124 if its time was over; 125 if the run failed by itself.`,
 	Flags: func(f *cli.Flags) {
 		v := &runFlags

@@ -14,13 +14,16 @@ import (
 // stageTest is the name under which a test starts this program as cleanrun.
 const stageTest = "cleanrun: test"
 
+// commands of the scripts. Tests of one system add theirs.
+var commands = map[string]func(){"cleanrun": main}
+
 func TestMain(m *testing.M) {
 	sandbox.Stage()
 	attemptStage()
 	if os.Args[0] == stageTest {
 		main()
 	}
-	testscript.Main(m, map[string]func(){"cleanrun": main})
+	testscript.Main(m, commands)
 }
 
 // TestScript runs the real main on testdata/script.
@@ -72,7 +75,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 		cmd.Path = p
 	}
 	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
-		if p := filepath.Join(dir, args[1]); args[1] == "cleanrun" {
+		if p := filepath.Join(dir, args[1]); commands[args[1]] != nil {
 			if _, err := os.Stat(p); err == nil {
 				cmd.Path, cmd.Err = p, nil
 				break
