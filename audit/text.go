@@ -40,6 +40,13 @@ func (s *Submission) summary() string {
 	return fmt.Sprintf("%s  agent %s  %s %s  %s", s.Dir, orNone(s.Agent.Name), s.rule, orNone(t.Value), s.Counts.text())
 }
 
+// unlisted is the number of trials of the benchmark that the grid has no cell for.
+func (s *Submission) unlisted() uint64 {
+	c := s.Counts
+	all := s.Benchmark.Tasks * uint64(s.Trials)
+	return all - min(all, c.Clean+c.Dirty+c.Inconclusive+c.Error+c.Missing+c.Invalid)
+}
+
 func (c Counts) text() string {
 	var list []string
 	for _, n := range []struct {
@@ -67,7 +74,11 @@ func (s *Submission) text(b *strings.Builder) {
 		line("run by", "%s", partyText(&s.Runner, "runner"))
 		line("sealed by", "%s", partyText(&s.Owner, "owner"))
 		s.scoreText(line)
-		line("trials", "%s", s.Counts.text())
+		counts := s.Counts.text()
+		if n := s.unlisted(); n > 0 {
+			counts = strings.TrimPrefix(fmt.Sprintf("%s, %d not in the grid", counts, n), ", ")
+		}
+		line("trials", "%s", counts)
 		if s.Replaced > 0 {
 			line("replaced", "%s by a later one", count(int(s.Replaced), "attempt", "attempts"))
 		}
@@ -88,28 +99,29 @@ func (s *Submission) text(b *strings.Builder) {
 
 func (s *Submission) scoreText(line func(word, format string, args ...any)) {
 	for _, by := range []submission.Counting{submission.Plain, submission.Ruled} {
-		t := s.Score.Of(by)
-		word, source := "", ""
+		word, source := "or", ""
 		if by == s.Score.Headline {
 			word = "score"
-		} else {
-			word = "or"
 		}
 		if s.Source != "" {
-			source = ", " + s.Source
+			source = " " + s.Source
 		}
-		how := "verdicts not counted"
-		if by == submission.Ruled {
-			how = "DIRTY counts 0, INCONCLUSIVE is unscored"
-		}
-		line(word, "%s %s  %s  %s%s; %s", s.rule, orNone(t.Value), bounds(t), trials(t), source, how)
+		line(word, "%s %s", s.rule, totalText(s.Score.Of(by), by, source))
 		if s.Recomputed == nil {
 			continue
 		}
-		if again := s.Recomputed.Of(by); *again != *t {
-			line("recomputed", "%s %s  %s  %s", s.rule, orNone(again.Value), bounds(again), trials(again))
+		if again := s.Recomputed.Of(by); *again != *s.Score.Of(by) {
+			line("recomputed", "%s %s", s.rule, totalText(again, by, source))
 		}
 	}
+}
+
+func totalText(t *submission.Total, by submission.Counting, source string) string {
+	text := orNone(t.Value) + source
+	if t.Interval.Method != submission.MethodNone {
+		text += fmt.Sprintf("  95%%: %s to %s", t.Interval.Low, t.Interval.High)
+	}
+	return fmt.Sprintf("%s  (%s: %s)", text, by, trials(t))
 }
 
 // grid prints a row for each task that is not CLEAN in all trials, and one for

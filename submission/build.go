@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/merkle"
 )
 
@@ -153,8 +154,8 @@ func Totals(rule Rule, tasks uint64, trials uint32, grid []Cell) (plain, ruled T
 	if rule.name == "" {
 		return plain, ruled, bad("score rule", "none", "mean, pass@k or pass^k")
 	}
-	if tasks > maxExact/MaxTrials {
-		return plain, ruled, bad("benchmark.tasks", fmt.Sprint(tasks), fmt.Sprintf("at most %d", maxExact/MaxTrials))
+	if tasks > contraband.MaxTasks || trials > MaxTrials {
+		return plain, ruled, bad("benchmark", fmt.Sprintf("%d tasks, %d trials", tasks, trials), fmt.Sprintf("at most %d and %d", contraband.MaxTasks, MaxTrials))
 	}
 	plain, err = total(rule, tasks, trials, grid, Plain)
 	if err == nil {

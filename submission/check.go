@@ -92,8 +92,8 @@ func (b *Benchmark) check() error {
 			return bad(d.where, quote(d.value), "a SHA-256 value in lower-case hex")
 		}
 	}
-	if b.Tasks == 0 || b.Tasks > maxExact || b.Weak > maxExact {
-		return bad("benchmark", fmt.Sprintf("%d tasks, %d weak", b.Tasks, b.Weak), "at least 1 task")
+	if b.Tasks == 0 || b.Tasks > contraband.MaxTasks || b.Weak > contraband.MaxTasks {
+		return bad("benchmark", fmt.Sprintf("%d tasks, %d weak", b.Tasks, b.Weak), fmt.Sprintf("1 to %d tasks", contraband.MaxTasks))
 	}
 	return nil
 }

@@ -86,6 +86,9 @@ func printSubmission(e *cli.Env, dir string, s *submission.Statement) {
 	for _, i := range last {
 		counts[p.Grid[i].State]++
 	}
+	if all := int(p.Benchmark.Tasks) * int(p.Trials); all > len(last) {
+		counts[submission.Missing] += all - len(last) // of tasks that the eval left out
+	}
 	var list []string
 	for _, state := range []submission.State{submission.Clean, submission.Dirty, submission.Inconclusive, submission.Failed, submission.Missing} {
 		if n := counts[state]; n > 0 {
