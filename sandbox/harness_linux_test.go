@@ -299,7 +299,7 @@ func TestAsOrdinaryUser(t *testing.T) {
 	bin := self(t, filepath.Join(dir, "sandbox.test"))
 	const user = "12345"
 	args := []string{"--reuid", user, "--regid", user, "--clear-groups", "--inh-caps=-all", "--bounding-set=-all", bin,
-		"-test.run=^Test(Workload|RT|Sandbox)", "-test.v", "-test.timeout=10m"}
+		"-test.run=^Test(Workload|RT|Sandbox|Incident)", "-test.v", "-test.timeout=10m"}
 	cmd := exec.Command("setpriv", args...)
 	cmd.Dir = tmp
 	cmd.Env = []string{environment("")[0], "HOME=" + tmp, "TMPDIR=" + tmp, baseVar + "=" + tmp, userVar + "=1"}

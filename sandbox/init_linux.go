@@ -210,9 +210,6 @@ func shim(s *stage) error {
 	if err := await(); err != nil {
 		return err
 	}
-	if err := s.Limits.set(s.Cgroup); err != nil {
-		return err
-	}
 	if err := privs.Drop(s.Root); err != nil {
 		return err
 	}

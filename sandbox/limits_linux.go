@@ -45,10 +45,11 @@ func (l Limits) private() uint64 {
 	return min(l.Disk, l.Memory)
 }
 
-// set sets what the kernel enforces for each process. The program inherits it and
-// cannot raise it. RLIMIT_AS would count address space that Go and JavaScript
-// programs reserve and never use.
-func (l Limits) set(cgroup bool) error {
+// set sets what the kernel enforces for each process: what it starts inherits it,
+// and cannot raise it. RLIMIT_AS would count address space that Go and JavaScript
+// programs reserve and never use. pid is held at its exec: the shim, a Go program,
+// would not live under every limit.
+func (l Limits) set(pid int, cgroup bool) error {
 	for _, v := range []struct {
 		which int
 		name  string
@@ -58,11 +59,12 @@ func (l Limits) set(cgroup bool) error {
 			continue
 		}
 		var now unix.Rlimit
-		if err := unix.Getrlimit(v.which, &now); err != nil {
-			return fmt.Errorf("limit of %s: %w", v.name, err)
-		}
+		err := unix.Prlimit(pid, v.which, nil, &now)
 		n := min(v.n, now.Max)
-		if err := unix.Setrlimit(v.which, &unix.Rlimit{Cur: n, Max: n}); err != nil {
+		if err == nil {
+			err = unix.Prlimit(pid, v.which, &unix.Rlimit{Cur: n, Max: n}, nil)
+		}
+		if err != nil && err != unix.ESRCH { // ESRCH: killed meanwhile
 			return fmt.Errorf("set the limit of %s to %d bytes: %w", v.name, n, err)
 		}
 	}
@@ -273,8 +275,8 @@ func makeCgroup(parent, name string, l Limits) (*cgroup, error) {
 // initTasks are threads of pid 1 that count in its cgroup.
 const initTasks = 16
 
-// close removes the group, which is empty by now, and says what was reached.
-func (g *cgroup) close() (met []string) {
+// met says which limits were reached.
+func (g *cgroup) met() (met []string) {
 	for _, f := range [][3]string{{"memory.events", "oom_kill", "memory: limit reached, processes killed"}, {"pids.events", "max", "processes: limit reached, forks refused"}} {
 		b, _ := os.ReadFile(filepath.Join(g.dir, f[0]))
 		for line := range strings.Lines(string(b)) {
@@ -283,6 +285,11 @@ func (g *cgroup) close() (met []string) {
 			}
 		}
 	}
+	return met
+}
+
+// close removes the group, which is empty by now.
+func (g *cgroup) close() {
 	g.fd.Close()
 	for range 100 { // the kernel lets the last task go a moment later
 		if err := os.Remove(g.dir); err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -290,7 +297,6 @@ func (g *cgroup) close() (met []string) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	return met
 }
 
 // limit makes a cgroup for the run if it needs one and can have it.

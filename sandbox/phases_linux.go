@@ -65,6 +65,7 @@ type phase struct {
 	listener *seccomp.Listener
 	grading  *grading // in the grade phase
 
+	executed bool // the command's first exec was seen
 	sweeping atomic.Bool
 	left     atomic.Uint32 // processes that sweep killed
 
@@ -379,6 +380,12 @@ func (p *phase) Birth(parent, tid int) error { return p.r.rec.Birth(parent, tid)
 func (p *phase) Exec(caller, pid int) (bool, error) {
 	if p.grading != nil && pid == p.main {
 		p.grading.commandGoesOn()
+	}
+	if pid == p.main && !p.executed {
+		p.executed = true
+		if err := p.r.Limits.set(pid, p.r.Cgroup); err != nil {
+			return false, err
+		}
 	}
 	return p.r.broker.Executed(caller, pid)
 }

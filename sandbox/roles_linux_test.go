@@ -24,7 +24,7 @@ func init() {
 	roles = map[string]func([]string) int{
 		"read": readRole, "fdread": fdReadRole, "scm": scmRole, "flip": flipRole, "many": manyRole,
 		"procsys": procSysRole, "launch": launchRole, "denied": deniedRole, "swapexec": swapExecRole,
-		"flipfile": flipFileRole, "untraced": untracedRole, "secretlaunch": secretLaunchRole, "launchphases": launchPhasesRole, "deathsignal": deathSignalRole,
+		"flipfile": flipFileRole, "untraced": untracedRole, "secretlaunch": secretLaunchRole, "launchphases": launchPhasesRole, "deathsignal": deathSignalRole, "eat": eatRole,
 	}
 }
 

@@ -197,7 +197,7 @@ func run(ctx context.Context, c Config) (*Result, error) {
 	}
 	if res != nil {
 		if group != nil {
-			res.Limits = append(res.Limits, group.close()...)
+			res.Limits = append(res.Limits, group.met()...)
 		}
 		return res, nil
 	}
