@@ -25,6 +25,7 @@ type Config struct {
 type Event struct {
 	Started *Cell   // an attempt began
 	Ended   *Result // an attempt ended and is on record
+	Again   bool    // Ended calls for another attempt, which follows
 	Failed  error   // an attempt could not be made, of Cell
 	Cell    Cell
 }
@@ -130,7 +131,7 @@ func (r *runner) do(ctx context.Context, j job) {
 		n := Due(j.before, r.Retries)
 		r.mu.Lock()
 		r.sum.Made++
-		r.event(Event{Ended: &res, Cell: j.Cell})
+		r.event(Event{Ended: &res, Cell: j.Cell, Again: n > 0})
 		if n == 0 || ctx.Err() != nil {
 			r.mu.Unlock()
 			return

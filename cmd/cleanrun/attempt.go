@@ -141,7 +141,7 @@ func (j attemptJob) run(warn func(string, ...any)) (*sandbox.Result, error) {
 	o := runOptions{
 		sealed: j.Sealed, workspace: j.Run.Workspace, prompt: j.Run.Prompt, out: j.RunDir, agent: j.Run.AgentName, model: j.Run.ModelName,
 		trial: j.Cell.Trial, attempt: j.Cell.Attempt, observe: j.Run.Observe, env: j.Run.Env, command: j.Run.Command,
-		stdin: in, stdout: out, stderr: io.Discard, promptFile: j.Run.PromptFile, tools: func() []string { return j.Run.Tools },
+		stdin: in, stdout: out, stderr: io.Discard, hidden: j.Run.Hidden, promptFile: j.Run.PromptFile, tools: func() []string { return j.Run.Tools },
 		phases: phaseOptions{tests: j.Run.Tests, timeout: j.Run.Timeout, setupTimeout: j.Run.SetupTimeout, gradeTimeout: j.Run.GradeTimeout,
 			limits: sandbox.Limits{Memory: j.Run.Limits.Memory, Disk: j.Run.Limits.Disk, Processes: j.Run.Limits.Processes}},
 		keep: keepFlags{secrets: j.Run.Secrets, patterns: j.Run.Patterns, encrypt: j.Run.Recipients},

@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -31,7 +32,8 @@ type evalOptions struct {
 	agentName, modelName          string
 	tasks                         []string
 	trials, jobs, retries         uint32
-	noRetries, observe            bool
+	observe                       bool
+	retryText                     string
 	timeout, setupTime, gradeTime string
 	memory, disk, processes       string
 	env                           []string
@@ -81,8 +83,7 @@ Exit code 0 if all trials are finished, whatever their verdicts; 3 if some are m
 		f.Strings(&v.tasks, "task", "only this task `id`; may be given several times")
 		f.Uint(&v.trials, "trials", "`number` of trials of each task")
 		f.Uint(&v.jobs, "jobs", "`number` of attempts at a time")
-		f.Uint(&v.retries, "retries", "`number` of further attempts of a trial after failures of the machinery")
-		f.Bool(&v.noRetries, "no-retries", "make no further attempt after a failure of the machinery")
+		f.String(&v.retryText, "retries", fmt.Sprintf("`number` of further attempts of a trial after failures of the machinery; without it %d", eval.DefaultRetries))
 		f.Bool(&v.observe, "observe", "show the host read-only and record what is out of scope")
 		f.String(&v.timeout, "timeout", "`time` after which the agent is killed, like 90s, 20m or 2h")
 		f.String(&v.setupTime, "setup-timeout", "`time` after which the setup is killed")
@@ -328,8 +329,12 @@ func doEval(e *cli.Env, v evalOptions) error {
 	if v.benchmark = cmp.Or(v.benchmark, v.sealed); v.benchmark == "" {
 		return cli.Failf(cli.ExitUsage, "", "flag -benchmark is missing")
 	}
-	if v.noRetries {
-		v.retries = 0
+	if v.retryText != "" {
+		n, err := strconv.ParseUint(v.retryText, 10, 32)
+		if err != nil || n >= eval.MaxAttempts {
+			return cli.Failf(cli.ExitUsage, "", "-retries: got %q, want a number from 0 to %d", v.retryText, eval.MaxAttempts-1)
+		}
+		v.retries = uint32(n)
 	}
 	b, err := openBenchmark(v.benchmark, v.data, v.tasks)
 	if err != nil {

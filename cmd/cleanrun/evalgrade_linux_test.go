@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"filippo.io/age"
+	"golang.org/x/sys/unix"
 
 	"github.com/cleanrun-dev/cleanrun/eval"
 )
@@ -139,11 +141,51 @@ func TestEvalRetries(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	c := newBench(t, 1, "grade:\n  command: [no-such-grader]\n  reward: exit-code\n")
+	c.eval(0, c.args("none", honest, append(c.attested(), "-retries", "0")...)...)
+	if list := c.results("none"); len(list) != 1 {
+		t.Errorf("-retries 0: got %+v", list)
+	}
 	// The positive control: a bad score is never a reason.
-	c := newBench(t, 1, benchGrade)
+	c = newBench(t, 1, benchGrade)
 	c.eval(0, c.args("out", `cat > /dev/null`, append(c.attested(), "-retries", "5")...)...)
 	if list := c.results("out"); len(list) != 1 || list[0].Score == nil || list[0].Score.Value != "0" {
 		t.Errorf("got %+v, want one attempt with score 0", list)
+	}
+}
+
+// A crash of one attempt's process takes no other along; the attempt is on record
+// as killed and made again.
+func TestEvalCrashOfOne(t *testing.T) {
+	b := newBench(t, 2, "")
+	mark := b.mark()
+	b.write("wait", "")
+	b.write("model.sh", "[ $2 = task-1 ] || [ ! -e "+b.at("wait")+" ] || sleep "+mark+"\ncat \"$1\"\n")
+	args := b.args("out", honest, append(b.attested(), "-jobs", "2")...)
+	args[slices.Index(args, "-model-stdin")+1] = "sh " + b.at("model.sh") + " " + b.at("bench/tasks/{task}/solution/answer.txt") + " {task}"
+	cmd := b.begin(func() bool {
+		st, err := os.Stat(b.at("out/attempts/task-2/t1-a1/journal"))
+		return len(marked("sleep\x00"+mark)) > 0 && err == nil && st.Size() > 0 && b.lines("out") == 1
+	}, args...)
+	b.ok(os.Remove(b.at("wait")))
+	worker := 0
+	for _, p := range descendants(cmd.Process.Pid) {
+		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p)); err == nil && strings.HasPrefix(string(line), stageAttempt) {
+			worker = p
+		}
+	}
+	b.ok(unix.Kill(worker, unix.SIGKILL))
+	b.ok(cmd.Wait())
+	b.gone(nil, mark)
+	list := b.results("out")
+	if len(list) != 3 || list[0].Task != "task-1" || list[0].Verdict != "CLEAN" {
+		t.Fatalf("got %+v, want task-1 and two attempts of task-2", list)
+	}
+	if k := list[1]; k.Outcome != eval.Killed || k.Interrupted || k.Verdict != "INCONCLUSIVE" || k.Retry != "journal-open" || !strings.Contains(k.Note, "killed") {
+		t.Errorf("got %+v, want attempt 1 killed, and why", k)
+	}
+	if r := list[2]; r.Attempt != 2 || r.Verdict != "CLEAN" {
+		t.Errorf("got %+v, want attempt 2", r)
 	}
 }
 

@@ -109,7 +109,7 @@ func (p *evalProgress) event(ev eval.Event) {
 		if r.Wall > 0 {
 			p.walls = append(p.walls, time.Duration(r.Wall))
 		}
-		if !due(r, p) {
+		if !ev.Again {
 			p.ended++
 			p.states[state(r)]++
 		}
@@ -119,11 +119,6 @@ func (p *evalProgress) event(ev eval.Event) {
 			p.print("%v: %s", ev.Cell, r.Note)
 		}
 	}
-}
-
-// due tells whether the trial of r goes on.
-func due(r eval.Result, p *evalProgress) bool {
-	return eval.Due(p.d.Snapshot().Attempts(r.Task, r.Trial), p.v.retries) > 0
 }
 
 func state(r eval.Result) string {

@@ -33,6 +33,7 @@ type runOptions struct {
 	env                                  []string // variables to pass although they look like secrets
 	keep                                 keepFlags
 	phases                               phaseOptions
+	hidden                               []string        // more paths that the run must not find
 	promptFile                           bool            // show the prompt at sandbox.PromptPath
 	tools                                func() []string // folders of tools; nil asks for them
 	command                              []string
@@ -259,7 +260,7 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 	if c.Workspace, err = filepath.EvalSymlinks(c.Workspace); err != nil {
 		return nil, "", err
 	}
-	c.HiddenHints = append(c.HiddenHints, filepath.Dir(c.Workspace))
+	c.HiddenHints = append(append(c.HiddenHints, filepath.Dir(c.Workspace)), o.hidden...)
 	if c.Workspace == "/" {
 		return nil, "", cli.Failf(cli.ExitRunner, "cd into a project folder, or name one with -workspace", "the workspace is /: a workspace must be bounded")
 	}
