@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
+	"github.com/cleanrun-dev/cleanrun/internal/store"
 	"github.com/cleanrun-dev/cleanrun/verify"
 )
 
@@ -53,6 +55,9 @@ Exit codes: 0 verified CLEAN, 1 INVALID, 2 not a bundle, 3 INCONCLUSIVE or canno
 				return err
 			}
 		} else {
+			if name, ok := strings.CutPrefix(path, store.Prefix); ok && verifyStore != "" { // what to type next takes a file
+				path = filepath.Join(verifyStore, name)
+			}
 			printReport(e.Stdout, path, report)
 		}
 		if report.Exit != 0 {
