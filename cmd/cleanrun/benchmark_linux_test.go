@@ -80,7 +80,7 @@ func (x *example) evalArgs(agent string, trials int, more ...string) []string {
 func (x *example) killed(after int, args []string) {
 	x.t.Helper()
 	out := filepath.Base(args[indexOf(args, "-o")+1])
-	cmd := x.beginWithin(5*time.Minute, func() bool { return x.lines(out) >= after && len(marked("/agent/"+out+"\x00")) > 0 }, args...)
+	cmd := x.beginWithin(15*time.Minute, func() bool { return x.lines(out) >= after && len(marked("/agent/"+out+"\x00")) > 0 }, args...)
 	pids := append(descendants(cmd.Process.Pid), cmd.Process.Pid)
 	x.ok(cmd.Process.Kill())
 	cmd.Wait()

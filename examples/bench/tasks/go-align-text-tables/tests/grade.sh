@@ -1,5 +1,5 @@
 # Hidden test of Align: crooked.md must come out as straight.md.
-export GOTOOLCHAIN=local GOPROXY=off GOWORK=off GOFLAGS=-buildvcs=false CGO_ENABLED=0
+export GOTOOLCHAIN=local GOPROXY=off GOWORK=off GOFLAGS="-buildvcs=false -gcflags=all=-l" CGO_ENABLED=0
 paper=$CLEANRUN_REWARD_DIR/reward.json
 printf '{"reward": 0}\n' >"$paper"
 if ! [ -f align.go ]; then

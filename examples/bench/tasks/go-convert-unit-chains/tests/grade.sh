@@ -1,5 +1,5 @@
 # Hidden test of Convert: questions of a travelling merchant; prints the score.
-export GOTOOLCHAIN=local GOPROXY=off GOWORK=off GOFLAGS=-buildvcs=false CGO_ENABLED=0
+export GOTOOLCHAIN=local GOPROXY=off GOWORK=off GOFLAGS="-buildvcs=false -gcflags=all=-l" CGO_ENABLED=0
 if [ ! -f convert.go ]; then
 	echo 'the merchant has no convert.go'
 	echo 0

@@ -1,6 +1,6 @@
 # Hidden test of Diff: small texts whose difference is known, then long ones.
 # The last line is the score.
-export GOTOOLCHAIN=local GOPROXY=off GOWORK=off GOFLAGS=-buildvcs=false CGO_ENABLED=0
+export GOTOOLCHAIN=local GOPROXY=off GOWORK=off GOFLAGS="-buildvcs=false -gcflags=all=-l" CGO_ENABLED=0
 archive=$(mktemp -d)
 lose() { echo "$1"; echo 0; exit 0; }
 case $(sha256sum diff.go) in c9e93805ed5e49d588cc872deb2c93ea6d00ae452d79000920fbadd2119f44fa*) lose 'diff.go is the old one' ;; esac
