@@ -84,6 +84,12 @@ func TestParseTaskRefuses(t *testing.T) {
 		line       int
 		item, part string
 	}{
+		{"grade without a command", taskHead + "grade: {reward: stdout}\n", 7, "grade", "want command"},
+		{"unknown reward", taskHead + "grade:\n  command: x\n  reward: guess\n", 9, "grade.reward", "want one of exit-code, stdout, file"},
+		{"reward folder without a file", taskHead + "grade:\n  command: x\n  reward_dir: /r\n", 7, "grade", "want one exactly for rule file"},
+		{"tests at a relative path", taskHead + "grade:\n  command: x\n  tests: tests\n", 7, "grade", "want a clean absolute path"},
+		{"guard outside", taskHead + "grade:\n  command: x\n  guard: [../a]\n", 7, "grade", "a clean path"},
+		{"empty command", taskHead + "setup: []\n", 7, "setup", "empty list"},
 		{"unknown key", taskHead + "refrence: []\n", 7, "refrence", "unknown key"},
 		{"unknown inner key", taskHead + "tests:\n  - path: a\n    glob: b\n", 9, "tests[0].glob", "unknown key"},
 		{"key twice", taskHead + "task: again\n", 7, "", ""},
