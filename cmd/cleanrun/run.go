@@ -185,14 +185,14 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 	if tools == nil {
 		tools = toolDirs()
 	}
+	if err := o.keep.apply(&c, os.Environ()); err != nil {
+		return nil, "", err
+	}
 	env, withheld, err := environment(os.Environ(), append(slices.Clone(o.env), o.keep.secrets...))
 	if err != nil {
 		return nil, "", err
 	}
 	c.Env = env
-	if err := o.keep.apply(&c, os.Environ()); err != nil {
-		return nil, "", err
-	}
 	if len(withheld) > 0 && warn != nil {
 		warn("not passed to the command, since the names look like secrets and RUNDIR keeps all values: %s; -secret NAME passes one and keeps its value out", strings.Join(withheld, ", "))
 	}
