@@ -137,6 +137,20 @@ func TestSeals(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	})
+	t.Run("sets that were sealed one by one", func(t *testing.T) {
+		k := newKit()
+		k.seal = mustSeal(owner, "bench", tasks)
+		for _, task := range tasks {
+			if err := k.seal.Alone(owner, task); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := run(policy(), k.make(t))
+		expect(t, r, 1, audit.SealOther)
+		if got := detail(t, r.Submissions[0], audit.SealOther); !strings.Contains(got, "its receipts are under no benchmark's seal") {
+			t.Errorf("got %q", got)
+		}
+	})
 	t.Run("of another benchmark than most", func(t *testing.T) {
 		second := mustSeal(owner, "easy-bench", tasks)
 		b := under(second)

@@ -69,10 +69,12 @@ type Submission struct {
 	Score     submission.Score     `json:"score"` // as stated
 	// Recomputed is the score of the receipts, nil if it cannot be computed.
 	Recomputed *submission.Score `json:"recomputed,omitempty"`
-	Source     string            `json:"source"` // observed, or asserted if a counted score is; "" without scores
-	Replaced   uint64            `json:"replaced"`
-	Counts     Counts            `json:"counts"` // of the attempts that count
-	Cells      []Cell            `json:"cells"`
+	// Source of the scores that count, the weakest of them: ScoreObserved, observed
+	// by the runner's own grader (SourceRunner), or ScoreAsserted; "" without scores.
+	Source   string `json:"source"`
+	Replaced uint64 `json:"replaced"`
+	Counts   Counts `json:"counts"` // of the attempts that count
+	Cells    []Cell `json:"cells"`
 
 	statement *submission.Statement
 	rule      submission.Rule
@@ -92,6 +94,10 @@ type Counts struct {
 	Invalid      uint64 `json:"invalid"` // no bundle that verifies and fits the cell
 }
 
+// SourceRunner is the source of a score that grading gave, by a grader that the
+// benchmark's owner did not seal: it is as good as the runner's word.
+const SourceRunner = "observed by the runner's grader"
+
 // Invalid is the state of a cell whose bundle is absent, wrong or another one.
 const Invalid submission.State = "invalid"
 
@@ -104,6 +110,7 @@ type Cell struct {
 	State   submission.State `json:"state"`
 	Reasons []string         `json:"reasons"`
 	Score   *attest.Score    `json:"score"`
+	Grader  string           `json:"grader"` // who chose it: owner, runner or none
 	Counts  bool             `json:"counts"`
 	Bundle  string           `json:"bundle"`
 }
@@ -115,6 +122,7 @@ type fact struct {
 	attempt     submission.Attempt
 	agent       string
 	model       string
+	grader      string // who chose it
 	runner      verify.Signatory
 	owner       verify.Signatory
 	seal        verify.Seal
@@ -272,7 +280,7 @@ func (s *Submission) cell(i int) Cell {
 	case !f.known || !f.fits:
 		c.State = Invalid
 	default:
-		c.State, c.Reasons, c.Score = f.attempt.State, f.attempt.Reasons, f.attempt.Score
+		c.State, c.Reasons, c.Score, c.Grader = f.attempt.State, f.attempt.Reasons, f.attempt.Score, f.grader
 	}
 	return c
 }
@@ -297,9 +305,23 @@ func (s *Submission) count(c *Cell) {
 	if c.State != submission.Clean {
 		s.Exit = worse(s.Exit, verify.ExitUndecided)
 	}
-	if c.Score != nil && s.Source != attest.ScoreAsserted {
-		s.Source = c.Score.Source
+	if c.Score != nil {
+		source := c.Score.Source
+		if source == attest.ScoreObserved && c.Grader == attest.GraderRunner {
+			source = SourceRunner
+		}
+		s.Source = weaker(s.Source, source)
 	}
+}
+
+// weaker of two sources of scores.
+func weaker(a, b string) string {
+	for _, s := range []string{attest.ScoreAsserted, SourceRunner, attest.ScoreObserved} {
+		if a == s || b == s {
+			return s
+		}
+	}
+	return ""
 }
 
 func hexOf(sum [32]byte) string { return hex.EncodeToString(sum[:]) }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/audit"
 	"github.com/cleanrun-dev/cleanrun/internal/fixture"
 )
 
@@ -55,5 +57,41 @@ func TestScores(t *testing.T) {
 	}
 	if s.Recomputed == nil || *s.Recomputed != s.Score || s.Source != "asserted" {
 		t.Errorf("recomputed %+v, source %q", s.Recomputed, s.Source)
+	}
+}
+
+// A score is called by its weakest source.
+func TestSources(t *testing.T) {
+	graded := func(k *kit, value string) {
+		for i := range k.attempts {
+			k.attempts[i].Score, k.attempts[i].Grader = "", value
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		do     func(*kit)
+		source string
+		value  string
+	}{
+		{"asserted", func(*kit) {}, attest.ScoreAsserted, "1.000000"},
+		{"no score", func(k *kit) {
+			for i := range k.attempts {
+				k.attempts[i].Score = ""
+			}
+		}, "", ""},
+		{"the runner's grader", func(k *kit) { graded(k, "1") }, audit.SourceRunner, "1.000000"},
+		{"the runner's grader fails", func(k *kit) { graded(k, "0") }, audit.SourceRunner, "0.000000"},
+		{"one asserted", func(k *kit) {
+			graded(k, "1")
+			k.at("task-b", 1, 1).Grader, k.at("task-b", 1, 1).Score = "", "0"
+		}, attest.ScoreAsserted, "0.833333"},
+	} {
+		k := newKit()
+		c.do(k)
+		r := run(policy(), k.make(t))
+		expect(t, r, 0)
+		if s := r.Submissions[0]; s.Source != c.source || s.Score.Plain.Value != c.value || c.value != "" && !strings.Contains(r.Text(), "mean "+c.value+" "+c.source) {
+			t.Errorf("%s: got source %q, %+v\n%s", c.name, s.Source, s.Score.Plain, r.Text())
+		}
 	}
 }

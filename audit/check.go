@@ -79,6 +79,7 @@ func (k *checker) check(s *Submission, cell int, buf []byte) []byte {
 	f.known = true
 	f.attempt = submission.FromReceipt(r.Statement, sum, r.Receipt)
 	f.agent, f.model = r.Statement.Predicate.Asserted.Agent, r.Statement.Predicate.Asserted.Model
+	f.grader = r.Statement.Predicate.Grader
 	f.runner, f.owner, f.seal = r.Runner, r.Owner, r.Seal
 	switch {
 	case r.Owner.Key == r.Runner.Key || r.Owner.Key == s.signer.Key:

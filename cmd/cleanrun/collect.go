@@ -87,7 +87,7 @@ func (c *collector) take(cell eval.Cell) (submission.Attempt, error) {
 		}
 		path = filepath.Join(c.temp, "attesting")
 		run := filepath.Join(c.state.Dir, cell.RunDir())
-		_, _, err := doAttest(attestOptions{key: c.o.key, sign: c.o.sign, sealed: filepath.Join(run, "task.sealed"), out: path, dir: run}, nil, c.e.Warn)
+		_, _, err := doAttest(attestOptions{key: c.o.key, sign: c.o.sign, sealed: filepath.Join(run, "task.sealed"), out: path, dir: run, identity: c.o.identity}, nil, c.e.Warn)
 		if err != nil {
 			c.unattested = append(c.unattested, fmt.Sprintf("%s: %v", cell, err))
 			return failed, nil

@@ -20,9 +20,9 @@ import (
 )
 
 type submitOptions struct {
-	dir, out, key, sign, scoreRule string
-	ruled, partial                 bool
-	agentFiles, modelFiles         []string
+	dir, out, key, sign, scoreRule, identity string
+	ruled, partial                           bool
+	agentFiles, modelFiles                   []string
 }
 
 var submitFlags = submitOptions{scoreRule: submission.Mean().String()}
@@ -48,6 +48,7 @@ The same eval and the same flags give the same bytes.`,
 		f.Required(&v.sign, "sign", "runner's signing key `file`, the one that signed the receipts")
 		f.Required(&v.out, "o", "`folder` to write; it must not exist")
 		f.String(&v.key, "key", "audit or benchmark key `file`, to attest what is not attested yet")
+		f.String(&v.identity, "identity", identityUsage)
 		f.String(&v.scoreRule, "score-rule", "`rule` of the score: mean, pass@K or pass^K")
 		f.Bool(&v.ruled, "rule", "let the score in which DIRTY counts 0 and INCONCLUSIVE is unscored be the headline")
 		f.Bool(&v.partial, "partial", "publish a grid with missing trials and attempts without a receipt")
