@@ -77,6 +77,7 @@ func (r *recording) finish(failure error) error {
 		Code: int(f.Code), Outcome: f.Outcome, Rows: head.Size, Root: head.Root, Skipped: r.Skipped, Phases: r.ends, Rewards: r.rewards,
 		Cost: r.cost, Backend: r.Start.Backend, Limits: append(limits, r.met...),
 	}
+	res.KeysLeft = r.rec.KeysLeft()
 	for _, g := range r.rec.Guards() {
 		res.Guards = append(res.Guards, GuardHit{g.Path, g.Guard})
 	}

@@ -162,6 +162,10 @@ type Result struct {
 	Root    [32]byte // RFC 9162 root over them
 	Skipped []string // what the sandbox could not show, each with the reason
 
+	// KeysLeft says that the run held more text of the shape of keys, or of
+	// RemovePatterns, than is removed: RunDir holds some as it was.
+	KeysLeft bool
+
 	Phases  []PhaseEnd       // in order; empty without Start.Phases
 	Rewards []journal.Reward // read from the grading, in order of their source
 	Guards  []GuardHit       // verdict and grader files that were not as they must be

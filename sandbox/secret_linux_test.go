@@ -238,11 +238,22 @@ func TestSandboxManyKeysAreLost(t *testing.T) {
 	key := "sk-" + "proj-a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6"
 	write(t, filepath.Join(ws, "few"), strings.Repeat(key+"\n", 10))
 	write(t, filepath.Join(ws, "many"), strings.Repeat(key+"\n", 200))
-	for _, name := range []string{"few", "many"} {
-		r := run(t, sandbox.Config{Command: []string{"/bin/sh", "-c", "cat " + name + " >/dev/null"}, Workspace: ws, RemoveKeys: true})
+	for _, name := range []string{"few", "many", "made"} {
+		script := "cat " + name + " >/dev/null"
+		if name == "made" {
+			script = "i=0; while [ $i -lt 200 ]; do echo sk-proj-a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6; i=$((i+1)); done > f; cat f"
+		}
+		r := run(t, sandbox.Config{Command: []string{"/bin/sh", "-c", script}, Workspace: ws, RemoveKeys: true})
+		if r.KeysLeft != (name != "few") {
+			t.Errorf("%s: KeysLeft is %v", name, r.KeysLeft)
+		}
 		lost := r.find(func(e entry) bool { return e.Op == journal.OpLost })
 		if name == "few" && (len(lost) != 0 || len(holders(t, r.dir, key)) != 0) {
 			t.Errorf("few: got lost rows %v", lost)
+		}
+		// Else a run that fails could make itself unscored.
+		if name == "made" && (len(lost) != 0 || r.Final.Lost != 0) {
+			t.Errorf("made: got lost rows %v for what the run wrote itself", lost)
 		}
 		if name == "many" && (len(lost) != 1 || !strings.Contains(lost[0].D.Note, "shape of keys") || r.Final.Lost == 0) {
 			t.Errorf("many: got lost rows %v and %d, want one that says why", lost, r.Final.Lost)

@@ -369,6 +369,9 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 		}
 	}
 	if warn != nil {
+		if res.KeysLeft {
+			warn("the run held more text of the shape of keys than is removed: %s holds some as it was; keep it private, or use -encrypt", dir)
+		}
 		for _, s := range res.Skipped {
 			warn("not shown inside: %s", s)
 		}

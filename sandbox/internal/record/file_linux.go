@@ -163,7 +163,7 @@ func (r *Recorder) Version(f *File, fd int) (Version, error) {
 		v.Flags |= journal.FlagRemoved
 	}
 	if s.Over {
-		if err := r.over(); err != nil {
+		if err := r.over(f.ours || f.pending); err != nil {
 			return v, err
 		}
 	}

@@ -60,6 +60,7 @@ type Recorder struct {
 	clean    [3]cleaner       // of the streams
 	isFull   atomic.Bool      // the store takes nothing more, and a row says so
 	overtold atomic.Bool      // a row says that a key was left
+	left     atomic.Bool      // a key was left, whoever it is from
 }
 
 // Options of a Recorder.
@@ -139,7 +140,10 @@ func (r *Recorder) add(e *Event) (uint64, error) {
 	if r.progress != nil {
 		r.progress(r.rows)
 	}
-	if over && r.overtold.CompareAndSwap(false, true) {
+	if over {
+		r.left.Store(true)
+	}
+	if over && row.Dir == journal.DirIn && r.overtold.CompareAndSwap(false, true) {
 		if _, err := r.add(&Event{Op: journal.OpLost, Detail: journal.Detail{Note: keyLeft}}); err != nil {
 			return 0, err
 		}

@@ -76,13 +76,18 @@ func (r *Recorder) removeFrom(row *journal.Row, d *journal.Detail) (over bool) {
 	return over
 }
 
-// over says once that a key was left in what is stored.
-func (r *Recorder) over() error {
-	if !r.overtold.CompareAndSwap(false, true) {
+// over says once that a key was left in what is stored. What the run made itself
+// is no lost row: nothing of it is hidden, and a run could make itself unscored.
+func (r *Recorder) over(own bool) error {
+	r.left.Store(true)
+	if own || !r.overtold.CompareAndSwap(false, true) {
 		return nil
 	}
 	return r.Lost(0, keyLeft)
 }
+
+// KeysLeft tells whether a key was left in what is stored.
+func (r *Recorder) KeysLeft() bool { return r.left.Load() }
 
 // full says once that nothing more is stored. Rows that would expose content have
 // flag unreadable from then on.

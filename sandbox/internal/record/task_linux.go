@@ -132,7 +132,7 @@ func (r *Recorder) Chunk(stream int, b []byte, origin journal.Origin) error {
 	}
 	b, removed := r.clean[stream].chunk(b)
 	if removed.Over {
-		if err := r.over(); err != nil {
+		if err := r.over(stream != 0); err != nil {
 			return err
 		}
 	}
