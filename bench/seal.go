@@ -59,7 +59,7 @@ func sealRate(tmp string, repeat int) (Measure, error) {
 func sealOnce(dir string, audit contraband.AuditKey, workers int) (d time.Duration, err error) {
 	old := runtime.GOMAXPROCS(workers) // the garbage collector has to share the core too
 	defer runtime.GOMAXPROCS(old)
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as the command does
+	defer debug.SetGCPercent(debug.SetGCPercent(150)) // as the command does
 	begin := time.Now()
 	b, err := seal.LoadBenchmark(filepath.Join(dir, "benchmark.yaml"))
 	if err != nil {

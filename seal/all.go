@@ -18,6 +18,7 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/merkle"
+	"github.com/cleanrun-dev/cleanrun/receipt"
 )
 
 // SealOptions say how a whole benchmark is sealed.
@@ -242,6 +243,9 @@ func (w *sealing) one(i int, h *holder) error {
 		return failed(err)
 	}
 	switch {
+	case len(payload) > receipt.MaxSealedSet-2*receipt.MaxBenchmark: // a part holds the head too
+		bad(problemData, "", fmt.Sprintf("its set has %d bytes, want at most %d; split the task", len(payload), receipt.MaxSealedSet-2*receipt.MaxBenchmark))
+		return nil
 	case sum.TooSmall:
 		bad("small", "", "it seals nothing strong: no whole object and fewer than 8 items; no run of it could be CLEAN")
 		return nil

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/receipt"
 )
 
 // A Benchmark is a benchmark.yaml with the list of its tasks (spec/benchmark.md).
@@ -225,6 +226,9 @@ func parseBenchmark(file string, data []byte) (*Benchmark, []taskSource, error) 
 	}
 	if b.Name == "" || len(list) == 0 {
 		return nil, nil, root.errorf("want benchmark, the name, and tasks, where they are")
+	}
+	if len(b.Name) > receipt.MaxSubject {
+		return nil, nil, root.errorf("got a benchmark name of %d bytes, want at most %d: it is the sub claim of the seal", len(b.Name), receipt.MaxSubject)
 	}
 	var sources []taskSource
 	for _, v := range list {

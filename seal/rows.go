@@ -21,7 +21,7 @@ const MaxRow = 64 << 20
 
 // maxKept is how many bytes of rows are held in memory; those behind are read
 // again when their task is.
-const maxKept = 128 << 20
+const maxKept = 64 << 20
 
 // Field kinds: what a column of a data file is to a task.
 const (

@@ -61,7 +61,7 @@ func sealBenchmark(e *cli.Env, path string, o sealOptions) error {
 		return err
 	}
 	// Each task leaves much behind; what stays is small.
-	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	defer debug.SetGCPercent(debug.SetGCPercent(150))
 	p := cli.NewProgress(e.Stderr, "sealing")
 	built, err := b.Seal(seal.SealOptions{Key: key, Public: o.public, SkipWeak: o.skipWeak, Random: rand.Reader, Dir: filepath.Dir(o.out),
 		Progress: func(done, total uint64) { p.Update(done, total, "steps") }})
@@ -358,6 +358,7 @@ func openBenchmarkTask(sealed, data, id string) (*benchmarkTask, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer b.Close()
 	t := new(benchmarkTask)
 	if t.Sealed, t.Set, err = s.Part(id); err != nil {
 		return nil, fmt.Errorf("%s: %w", sealed, err)
