@@ -327,7 +327,7 @@ func swapExecRole(args []string) int {
 // launchRole is a launcher outside, to be killed: workspace, RUNDIR, script.
 func launchRole(args []string) int {
 	home := filepath.Join(filepath.Dir(args[1]), "home")
-	res, err := sandbox.Run(context.Background(), sandbox.Config{
+	res, err := sandbox.Run(context.Background(), sandbox.Config{Backend: os.Getenv(backVar),
 		Command: []string{"/bin/sh", "-c", args[2]}, Workspace: args[0], RunDir: args[1], Env: environment(home),
 		Stdout: os.Stdout, Stderr: os.Stderr,
 	})

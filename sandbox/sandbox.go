@@ -168,7 +168,7 @@ type Result struct {
 
 	Phases  []PhaseEnd       // in order; empty without Start.Phases
 	Rewards []journal.Reward // read from the grading, in order of their source
-	Guards  []GuardHit       // verdict and grader files that were not as they must be; the first 64
+	Guards  []GuardHit       // verdict and grader files that were not as they must be
 	Cost    Cost
 	Backend string   // as the start row names it
 	Limits  []string // how each limit was set, and "... reached" if the run met it

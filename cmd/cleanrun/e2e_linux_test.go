@@ -41,9 +41,10 @@ func need(t *testing.T, programs ...string) {
 
 // A lab is one sealed task with its keys.
 type lab struct {
-	t   *testing.T
-	dir string
-	n   int
+	t       *testing.T
+	dir     string
+	n       int
+	backend string // of its runs, "" chooses
 }
 
 func newLab(t *testing.T) *lab {
@@ -115,7 +116,7 @@ func (l *lab) run(observe bool, stdin string, command ...string) result {
 		in = strings.NewReader(stdin)
 	}
 	quiet := cli.NewProgress(io.Discard, "")
-	res, _, err := doRun(runOptions{sealed: l.at("task.sealed"), workspace: l.at("task/workspace"), prompt: l.at("task/prompt.md"), out: r.run,
+	res, _, err := doRun(runOptions{sealed: l.at("task.sealed"), workspace: l.at("task/workspace"), prompt: l.at("task/prompt.md"), out: r.run, backend: l.backend,
 		agent: "test", trial: 1, attempt: 1, observe: observe, command: command, stdin: in, stdout: &out, stderr: &out}, quiet, nil)
 	l.ok(err)
 	r.code, r.out = res.Code, out.String()
@@ -159,9 +160,15 @@ func btoi(b bool) int {
 // TestObservedAttacks runs real programs that get at a hidden test in many ways.
 // Each row has its positive control in TestObservedHonest, which does the same
 // with a file of its own.
-func TestObservedAttacks(t *testing.T) {
+func TestObservedAttacks(t *testing.T) { observedAttacks(t, "namespaces") }
+
+// TestPlainAttacks does the same without namespaces.
+func TestPlainAttacks(t *testing.T) { observedAttacks(t, "plain") }
+
+func observedAttacks(t *testing.T, backend string) {
 	need(t, "gzip", "base64", "fold", "tr", "dd", "ln")
 	l := newLab(t)
+	l.backend = backend
 	hidden, reference := prose(1, 1200), prose(2, 1200)
 	l.write("task/hidden/test.txt", hidden)
 	l.write("task/hidden/ref.txt", reference)
@@ -173,20 +180,24 @@ func TestObservedAttacks(t *testing.T) {
 	l.write("task/workspace2/test.txt", hidden)
 	l.seal("reference: [{path: hidden/ref.txt}]\ntests: [{path: hidden/test.txt}]\nchannels: {stdin: model}\n", 200)
 
-	const h = "../hidden/"
+	h, near, root, cwd := "../hidden/", "../workspace2/", "/proc/self/root/$PWD/../hidden/", "cat /proc/self/cwd/../hidden/"
+	if backend == "plain" { // its workspace is a copy that lies elsewhere
+		h, near = l.at("task/hidden")+"/", l.at("task/workspace2")+"/"
+		root, cwd = "/proc/self/root"+h, "cd "+h+"; cat /proc/self/cwd/"
+	}
 	for _, a := range []struct{ name, script, reason string }{
 		{"RT37_read", `cat ` + h + `test.txt`, attest.ReasonObject},
 		{"RT45_copy", `cat ` + h + `test.txt > copy && cat copy`, attest.ReasonObject},
 		{"RT52_symlink", `ln -s ` + h + `test.txt link && cat link`, attest.ReasonObject},
-		{"RT54_proc_self_root", `cat /proc/self/root/$PWD/` + h + `test.txt`, attest.ReasonObject},
-		{"RT54_proc_self_cwd", `cat /proc/self/cwd/` + h + `test.txt`, attest.ReasonObject},
+		{"RT54_proc_self_root", `cat ` + root + `test.txt`, attest.ReasonObject},
+		{"RT54_proc_self_cwd", cwd + `test.txt`, attest.ReasonObject},
 		{"RT54_dev_fd", `exec 7< ` + h + `test.txt; cat /dev/fd/7`, attest.ReasonObject},
 		{"RT39_40_bytes", `dd if=` + h + `test.txt of=part bs=40 count=1 skip=3; i=0; while [ $i -lt 20 ]; do dd if=` + h + `test.txt bs=40 count=1 skip=$i 2>/dev/null >> part; i=$((i+1)); done`, attest.ReasonObject},
 		{"RT37_rewrapped", `cat ` + h + `wrapped.txt`, attest.ReasonFragments},
 		{"RT37_upper", `cat ` + h + `upper.txt`, attest.ReasonFragments},
 		{"RT38_base64_of_gzip", `cat ` + h + `packed.txt`, attest.ReasonFragments},
 		{"RT43_exec", `sh ` + h + `test.txt`, attest.ReasonObject},
-		{"RT55_workspace2", `cat ../workspace2/test.txt`, attest.ReasonOutOfScope},
+		{"RT55_workspace2", `cat ` + near + `test.txt`, attest.ReasonOutOfScope},
 		{"probe", `test -e x; exec 3< ` + h + `test.txt`, attest.ReasonOutOfScope},
 	} {
 		t.Run(a.name, func(t *testing.T) {
@@ -286,7 +297,14 @@ func TestRT92_NoPlaintext(t *testing.T) {
 // TestManyOpens counts: a program that opens a file 20,000 times leaves as many
 // rows.
 func TestManyOpens(t *testing.T) {
+	for _, backend := range []string{"namespaces", "plain"} {
+		t.Run(backend, func(t *testing.T) { manyOpens(t, backend) })
+	}
+}
+
+func manyOpens(t *testing.T, backend string) {
 	l := newLab(t)
+	l.backend = backend
 	l.write("task/hidden/t.txt", prose(12, 600))
 	l.write("task/workspace/f", "x")
 	l.seal("tests: [{path: hidden/t.txt}]\n", 50)

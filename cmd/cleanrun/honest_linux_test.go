@@ -44,9 +44,15 @@ func (l *lab) git(args ...string) {
 // TestHonestPrograms runs real programs on a real repository under a repair
 // task: the reference is a workspace file with a small change, and the hidden
 // test is what the workspace lacks. All must be CLEAN.
-func TestHonestPrograms(t *testing.T) {
+func TestHonestPrograms(t *testing.T) { honestPrograms(t, "namespaces") }
+
+// TestPlainHonestPrograms does the same without namespaces.
+func TestPlainHonestPrograms(t *testing.T) { honestPrograms(t, "plain") }
+
+func honestPrograms(t *testing.T, backend string) {
 	need(t, "go", "git")
 	l := newLab(t)
+	l.backend = backend
 	l.repository()
 
 	// The workspace has the broken file; the reference is the whole file.
@@ -67,6 +73,7 @@ func TestHonestPrograms(t *testing.T) {
 		{"python_unittest", "python3", "", `mkdir t && printf 'import unittest, json, subprocess, multiprocessing\nclass T(unittest.TestCase):\n  def test_a(self):\n    self.assertEqual(json.loads("[1]"), [1])\n  def test_b(self):\n    self.assertEqual(subprocess.check_output(["echo","x"]), b"x\\n")\nif __name__=="__main__": unittest.main()\n' > t/test_a.py && python3 -m unittest discover -s t -v`},
 		{"repair", "sh", fixed, "cat > cmp/report_compare.go && gofmt -l cmp/report_compare.go && git diff --stat"},
 		{"tar_find_grep", "tar", "", "tar czf x.tgz cmp && tar tzf x.tgz | wc -l && grep -rn func cmp | wc -l && find . -type f | wc -l"},
+		{"git_moves", "git", "", "git mv cmp moved && git status --short | wc -l && git checkout -q HEAD~1 -- . && git checkout -q -f HEAD && mv cmp elsewhere && mv elsewhere cmp && cp -r cmp vendor && mv vendor/internal vendor/inner && git stash -q && git stash pop -q && git checkout -qb other HEAD~2 && git checkout -q -f main && ls"},
 	} {
 		t.Run(h.name, func(t *testing.T) {
 			need(t, h.program)
@@ -81,7 +88,8 @@ func TestHonestPrograms(t *testing.T) {
 	// The positive control: the same task, and a run that looks.
 	t.Run("cheat", func(t *testing.T) {
 		l.t = t
-		l.run(true, "", "sh", "-c", "cat ../hidden/cmp/hidden_test.go").want(t, attest.Dirty, attest.ReasonFragments)
-		l.run(true, "", "sh", "-c", "diff cmp/report_compare.go ../hidden/cmp/report_compare.go").want(t, attest.Dirty, attest.ReasonObject)
+		h := l.at("task/hidden/cmp/")
+		l.run(true, "", "sh", "-c", "cat "+h+"/hidden_test.go").want(t, attest.Dirty, attest.ReasonFragments)
+		l.run(true, "", "sh", "-c", "diff cmp/report_compare.go "+h+"/report_compare.go").want(t, attest.Dirty, attest.ReasonObject)
 	})
 }

@@ -82,6 +82,15 @@ func (w *worker) at(c *call, e *record.Event, dirfd int32, addr uint64) (slot, b
 	}
 	e.Path = s.name
 	w.asked(e, p)
+	return s, true
+}
+
+// mine is at for a name that the run may change.
+func (w *worker) mine(c *call, e *record.Event, dirfd int32, addr uint64) (slot, bool) {
+	s, ok := w.at(c, e, dirfd, addr)
+	if !ok {
+		return s, false
+	}
 	if err := w.decideName(s.dir, s.base, s.name); err != 0 {
 		s.close()
 		w.fail(c, e, err)
@@ -104,7 +113,7 @@ func (w *worker) named(c *call, e *record.Event, name string, result syscall.Err
 
 func (w *worker) mkdir(c *call, dirfd int32, addr, mode uint64) {
 	e := &record.Event{Op: journal.OpMkdir, Detail: journal.Detail{Mode: uint32(mode)}}
-	s, ok := w.at(c, e, dirfd, addr)
+	s, ok := w.mine(c, e, dirfd, addr)
 	if !ok {
 		return
 	}
@@ -122,7 +131,7 @@ func (w *worker) mkdir(c *call, dirfd int32, addr, mode uint64) {
 
 func (w *worker) mknod(c *call, dirfd int32, addr, mode, dev uint64) {
 	e := &record.Event{Op: journal.OpMknod, Detail: journal.Detail{Mode: uint32(mode)}}
-	s, ok := w.at(c, e, dirfd, addr)
+	s, ok := w.mine(c, e, dirfd, addr)
 	if !ok {
 		return
 	}
@@ -145,7 +154,7 @@ func (w *worker) symlink(c *call, target uint64, dirfd int32, addr uint64) {
 		w.fail(c, e, err)
 		return
 	}
-	s, ok := w.at(c, e, dirfd, addr)
+	s, ok := w.mine(c, e, dirfd, addr)
 	if !ok {
 		return
 	}
@@ -159,7 +168,7 @@ func (w *worker) symlink(c *call, target uint64, dirfd int32, addr uint64) {
 
 func (w *worker) unlink(c *call, dirfd int32, addr uint64, flags int) {
 	e := &record.Event{Op: journal.OpUnlink}
-	s, ok := w.at(c, e, dirfd, addr)
+	s, ok := w.mine(c, e, dirfd, addr)
 	if !ok {
 		return
 	}
@@ -274,6 +283,10 @@ func (w *worker) link(c *call, dir1 int32, addr1 uint64, dir2 int32, addr2 uint6
 		w.fail(c, e, w.foreignLink(fd, named))
 		return
 	}
+	if err := w.decideName(s.dir, s.base, s.name); err != 0 {
+		w.fail(c, e, err)
+		return
+	}
 	if w.gone(c, e) {
 		return
 	}
@@ -331,6 +344,12 @@ func (w *worker) rename(c *call, dir1 int32, addr1 uint64, dir2 int32, addr2 uin
 	}
 	defer to.close()
 	e.Path, e.Path2, e.Detail.Asked = from.name, to.name, ""
+	for _, end := range []slot{from, to} {
+		if err := w.decideName(end.dir, end.base, end.name); err != 0 {
+			w.fail(c, e, err)
+			return
+		}
+	}
 	if w.gone(c, e) {
 		return
 	}

@@ -17,12 +17,8 @@ import (
 // earlier is what the run had changed by name when grading started.
 type earlier struct {
 	touched, moved map[string]struct{}
-	guards         []Guarded // rows that are written, the first of them
-	told           map[Guarded]bool
+	guards         []Guarded // rows that are written
 }
-
-// maxGuards bounds what Guards returns: the run decides how many hooks it makes.
-const maxGuards = 64
 
 // A Guarded is one guard row.
 type Guarded struct {
@@ -45,26 +41,22 @@ func (r *Recorder) StartGrading() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.phase = journal.PhaseGrade
-	r.early = &earlier{maps.Clone(r.touched), maps.Clone(r.moved), nil, map[Guarded]bool{}}
+	r.early = &earlier{maps.Clone(r.touched), maps.Clone(r.moved), nil}
 }
 
 // Guard writes a guard row, once for each path and guard.
 func (r *Recorder) Guard(proc uint32, p string, g journal.Guard) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	row := Guarded{p, g}
-	if r.early == nil || r.early.told[row] {
+	if r.early == nil || slices.Contains(r.early.guards, Guarded{p, g}) {
 		return nil
 	}
-	r.early.told[row] = true
-	if len(r.early.guards) < maxGuards {
-		r.early.guards = append(r.early.guards, row)
-	}
+	r.early.guards = append(r.early.guards, Guarded{p, g})
 	_, err := r.add(&Event{Proc: proc, Op: journal.OpGuard, Path: p, Guard: &g})
 	return err
 }
 
-// Guards are the first guard rows so far.
+// Guards are the guard rows so far.
 func (r *Recorder) Guards() []Guarded {
 	r.mu.Lock()
 	defer r.mu.Unlock()
