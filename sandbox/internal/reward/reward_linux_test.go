@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -200,5 +202,44 @@ func TestLook(t *testing.T) {
 	}
 	if _, err := Look(da, "many"); !errors.Is(err, ErrTooMuch) {
 		t.Errorf("too many files: got %v", err)
+	}
+}
+
+// A lease keeps a file from being opened. That is a state of its own, and no wait
+// without end.
+func TestLookAtALease(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "reward.txt"), []byte("1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	before, err := Look(fd, "reward.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	holder, err := unix.Open(filepath.Join(dir, "reward.txt"), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signal.Ignore(unix.SIGIO)
+	defer signal.Reset(unix.SIGIO)
+	if _, err := unix.FcntlInt(uintptr(holder), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Skipf("no leases here: %v", err)
+	}
+	began := time.Now()
+	content, s, err := Read(fd, "reward.txt")
+	if err != nil || content != nil || s.kind != held || s == before {
+		t.Errorf("got %q %+v %v, want the state of a file that is held", content, s, err)
+	}
+	if d := time.Since(began); d > 10*time.Second {
+		t.Errorf("took %v", d)
+	}
+	unix.Close(holder)
+	if s, err := Look(fd, "reward.txt"); err != nil || s != before {
+		t.Errorf("after the lease: got %+v %v", s, err)
 	}
 }

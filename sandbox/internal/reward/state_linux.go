@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"sort"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -40,6 +41,7 @@ const (
 	link
 	other   // device, pipe, socket
 	through // a symbolic link is on the way
+	held    // somebody keeps it from being looked at: a lease, or changes without end
 )
 
 // Through tells that a symbolic link stands above the path: what it leads to was
@@ -54,9 +56,15 @@ var below = unix.OpenHow{
 // open opens name below dir. With O_PATH a symbolic link at its end is opened
 // itself.
 func open(dir int, name string, how *unix.OpenHow) (int, error) {
-	for {
+	for tries := 0; ; tries++ {
 		fd, err := unix.Openat2(dir, name, how)
-		if err != unix.EINTR && err != unix.EAGAIN { // EAGAIN: a rename raced with it
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN && tries < 50: // a rename raced with it, or somebody has a lease
+			time.Sleep(time.Millisecond)
+		case err == unix.EAGAIN:
+			return -1, errHeld
+		default:
 			return fd, err
 		}
 	}
@@ -82,7 +90,8 @@ func Read(dir int, name string) ([]byte, State, error) {
 		if st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size <= MaxFile {
 			f, err := reopen(dir, name, &st)
 			if err != nil {
-				return nil, State{}, err
+				s, err := heldOr(err)
+				return nil, s, err
 			}
 			defer f.Close()
 			content, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
@@ -117,6 +126,8 @@ func (l *looker) at(dir int, name string, depth int) (State, error) {
 		return Absent, nil
 	case unix.ELOOP:
 		return State{kind: through}, nil
+	case errHeld:
+		return State{kind: held}, nil
 	default:
 		return State{}, err
 	}
@@ -144,7 +155,7 @@ func (l *looker) at(dir int, name string, depth int) (State, error) {
 func (l *looker) file(dir int, name string, st *unix.Stat_t) (State, error) {
 	f, err := reopen(dir, name, st)
 	if err != nil {
-		return State{}, err
+		return heldOr(err)
 	}
 	defer f.Close()
 	l.sum.Reset()
@@ -161,7 +172,7 @@ func (l *looker) file(dir int, name string, st *unix.Stat_t) (State, error) {
 func (l *looker) directory(dir int, name string, st *unix.Stat_t, depth int) (State, error) {
 	d, err := reopen(dir, name, st)
 	if err != nil {
-		return State{}, err
+		return heldOr(err)
 	}
 	defer d.Close()
 	names, err := d.Readdirnames(maxEntries + 1)
@@ -196,9 +207,18 @@ func reopen(dir int, name string, st *unix.Stat_t) (*os.File, error) {
 	var now unix.Stat_t
 	if err := unix.Fstat(fd, &now); err != nil || now.Mode&unix.S_IFMT != st.Mode&unix.S_IFMT {
 		unix.Close(fd)
-		return nil, errChanging
+		return nil, errHeld
 	}
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-var errChanging = errors.New("it changes while it is looked at")
+// errHeld becomes the state held: what cannot be looked at is not what it was, but
+// it is the run's doing, and no failure.
+var errHeld = errors.New("it is kept from being looked at")
+
+func heldOr(err error) (State, error) {
+	if err == errHeld || err == unix.ENOENT || err == unix.ELOOP || err == unix.ENOTDIR { // it was there just now
+		return State{kind: held}, nil
+	}
+	return State{}, err
+}
