@@ -38,7 +38,7 @@ and nothing is written. The same run folder and keys give the same bytes.`,
 	JSON: true,
 	Flags: func(f *cli.Flags) {
 		v := &attestFlags
-		f.Required(&v.key, "key", "audit, benchmark or task key `file`")
+		f.String(&v.key, "key", "audit, benchmark or task key `file`; not needed for a task of a public benchmark")
 		f.Required(&v.sign, "sign", "runner's signing key `file`")
 		f.String(&v.sign2, "sign2", "second signing key `file`, for policies that require one")
 		f.Required(&v.sealed, "sealed", "`task.sealed` of the run's task")
@@ -92,7 +92,12 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 	if err != nil {
 		return nil, none, err
 	}
-	key, err := readKeyFor(o.key, set)
+	var key contraband.TaskKey
+	if o.key == "" {
+		key, err = publicKeyFor(file, set)
+	} else {
+		key, err = readKeyFor(o.key, set)
+	}
 	if err != nil {
 		return nil, none, err
 	}
@@ -182,6 +187,18 @@ func scan(root *os.Root, dir string, c scanner.Config) (evidence []byte, release
 	debug.FreeOSMemory() // the scanner's
 	evidence, release, err = mapped(f)
 	return evidence, release, rep, err
+}
+
+// publicKeyFor takes the key that the head of a public benchmark publishes.
+func publicKeyFor(file []byte, set *contraband.Set) (contraband.TaskKey, error) {
+	if s, err := receipt.ParseSealed(file); err == nil && s.Part != nil {
+		if head, err := contraband.ParseHead(s.Signed.Unauthenticated().Payload); err == nil {
+			if key, ok := head.Public(); ok {
+				return key.TaskFor(set)
+			}
+		}
+	}
+	return contraband.TaskKey{}, cli.Failf(cli.ExitUsage, "cleanrun help attest", "flag -key is missing: the sealed set is not part of a public benchmark")
 }
 
 // readKeyFor reads an audit, benchmark or task key and checks that it sealed set.
