@@ -99,6 +99,21 @@ func TestPartRefused(t *testing.T) {
 	}
 }
 
+// A signature over one kind is never one over another.
+func TestKindsAreApart(t *testing.T) {
+	kinds := []receipt.Kind{receipt.KindReceipt, receipt.KindSealedSet, receipt.KindBenchmark, receipt.KindSubmission}
+	for _, made := range kinds {
+		data := must(receipt.Sign1(made, newPartSigner(), "sub", []byte("{}")))(t)
+		for _, read := range kinds {
+			_, err := receipt.ParseSign1(read, data)
+			var e *receipt.Error
+			if read == made && err != nil || read != made && (!errors.As(err, &e) || e.Stage != receipt.StageType) {
+				t.Errorf("%v read as %v: got %v", made, read, err)
+			}
+		}
+	}
+}
+
 func FuzzParseSealed(f *testing.F) {
 	p := goodPart(f)
 	f.Add(must(receipt.FormatPart(p))(f))

@@ -1,8 +1,10 @@
 package seal
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -154,6 +156,20 @@ func TestBenchmarkErrors(t *testing.T) {
 	put(t, dir, map[string]string{"benchmark.yaml": rowsHead + "      reference: sol\n    workspaces: '{ws}'\n", "d.jsonl": strings.TrimSuffix(row, "\n"), "ws/a": "a"})
 	if b := loadBenchmark(t, dir); len(b.IDs()) != 1 {
 		t.Errorf("got %q", b.IDs())
+	}
+}
+
+// A row is bounded: what follows is not read.
+func TestRowIsBounded(t *testing.T) {
+	long := io.MultiReader(strings.NewReader("short\n"), strings.NewReader(strings.Repeat("x", MaxRow+10)))
+	n := 0
+	err := eachRow("d.jsonl", bufio.NewReaderSize(long, 1<<16), func(line int, offset int64, text []byte) {
+		if n++; line != 1 || offset != 0 || string(text) != "short" {
+			t.Errorf("got line %d at %d, %d bytes", line, offset, len(text))
+		}
+	})
+	if err == nil || n != 1 || !strings.Contains(err.Error(), "d.jsonl:2: got a row of over") {
+		t.Errorf("got %v after %d rows", err, n)
 	}
 }
 
