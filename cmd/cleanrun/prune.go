@@ -22,8 +22,8 @@ var pruneCommand = &cli.Command{
 	Name:  "prune",
 	Args:  "RUNDIR|EVALDIR",
 	Short: "remove the contents of a run folder and keep what proves its receipt",
-	Long: `Removes from a run folder, or from each attempt of an eval's folder, the stored contents, what the run changed and what a derivation
-left behind. Journal, details, secret, checkpoint and sealed set stay: the receipt verifies as before and single events can be disclosed,
+	Long: `Removes from a run folder, or from each attempt of an eval's folder, the stored contents, what the run changed, hidden tests that a
+killed eval left and what a derivation left behind. Journal, details, secret, checkpoint and sealed set stay: the receipt verifies as before and single events can be disclosed,
 but the run cannot be attested again. So it refuses a run without a receipt: -receipt names it, an eval's are in its folder. -force
 prunes all the same.
 
@@ -42,6 +42,7 @@ No symbolic link is followed. Doing it again does nothing.`,
 		}
 		v := pruneFlags
 		runs := []prunedRun{{Dir: dir, receipt: v.receipt}}
+		whole := false
 		if _, err := os.Lstat(filepath.Join(dir, eval.PlanFile)); err == nil {
 			if v.receipt != "" {
 				return cli.Failf(cli.ExitUsage, "leave it out", "%s is an eval's folder, which holds its receipts: -receipt means nothing", dir)
@@ -51,6 +52,7 @@ No symbolic link is followed. Doing it again does nothing.`,
 			} else if running {
 				return cli.Failf(cli.ExitUsage, "wait until it has ended", "%s: the eval still goes on", dir)
 			}
+			whole = true
 			if runs, err = attemptsOf(dir); err != nil {
 				return err
 			}
@@ -75,6 +77,13 @@ No symbolic link is followed. Doing it again does nothing.`,
 				return err
 			}
 			r.Removed, r.Left, r.Bytes, r.Files = append([]string{}, rep.Removed...), append([]string{}, rep.Left...), rep.Bytes, rep.Files
+			bytes += rep.Bytes
+		}
+		if whole { // hidden tests that a killed eval left
+			rep, err := prune.Empty(dir, eval.StagedDir, v.dry)
+			if err != nil {
+				return err
+			}
 			bytes += rep.Bytes
 		}
 		if e.JSON {

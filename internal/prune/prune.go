@@ -96,6 +96,36 @@ func Run(dir string, dry bool) (rep Report, err error) {
 	return rep, nil
 }
 
+// Empty removes what is in one folder of dir, and leaves the folder. Without the
+// folder it does nothing. Nobody may work in it.
+func Empty(dir, name string, dry bool) (rep Report, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return rep, err
+	}
+	defer root.Close()
+	st, err := root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return rep, nil
+	}
+	if err != nil {
+		return rep, err
+	}
+	if !st.IsDir() {
+		return rep, fmt.Errorf("%s: got a %v, want a folder", filepath.Join(dir, name), st.Mode().Type())
+	}
+	entries, err := fs.ReadDir(root.FS(), name)
+	if err != nil {
+		return rep, err
+	}
+	for _, e := range entries {
+		if err := rep.remove(root, path.Join(name, e.Name()), dry); err != nil {
+			return rep, fmt.Errorf("%s: %w", filepath.Join(dir, name, e.Name()), err)
+		}
+	}
+	return rep, nil
+}
+
 // remove removes one entry of the folder and all below it.
 func (rep *Report) remove(root *os.Root, name string, dry bool) error {
 	if err := rep.measure(root, name, dry, 0); err != nil {

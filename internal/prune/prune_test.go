@@ -97,6 +97,30 @@ func TestRun(t *testing.T) {
 	}
 }
 
+func TestEmpty(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	if rep, err := Empty(dir, "staged", false); err != nil || len(rep.Removed) != 0 {
+		t.Errorf("without the folder: %+v, %v", rep, err)
+	}
+	must(t, os.MkdirAll(filepath.Join(dir, "staged/one"), 0o700))
+	must(t, os.WriteFile(filepath.Join(dir, "staged/one/test"), []byte("x"), 0o600))
+	must(t, os.WriteFile(filepath.Join(outside, "precious"), []byte("x"), 0o600))
+	must(t, os.Symlink(outside, filepath.Join(dir, "staged/link")))
+	if rep, err := Empty(dir, "staged", true); err != nil || rep.Files != 1 || len(names(t, filepath.Join(dir, "staged"))) != 2 {
+		t.Errorf("dry: %+v, %v", rep, err)
+	}
+	if rep, err := Empty(dir, "staged", false); err != nil || len(rep.Removed) != 2 || len(names(t, filepath.Join(dir, "staged"))) != 0 {
+		t.Errorf("got %+v, %v", rep, err)
+	}
+	if _, err := os.Stat(filepath.Join(outside, "precious")); err != nil {
+		t.Error(err)
+	}
+	must(t, os.Symlink(outside, filepath.Join(dir, "link")))
+	if _, err := Empty(dir, "link", false); err == nil {
+		t.Error("a link to a folder: got no error")
+	}
+}
+
 // A folder that is no run's is left alone.
 func TestRefused(t *testing.T) {
 	dir := t.TempDir()
