@@ -22,8 +22,8 @@ import (
 )
 
 type sealOptions struct {
-	key, sign, out, export, check, policy, store string
-	public, skipWeak                             bool
+	key, sign, out, export, check, policy, taskID, store string
+	public, skipWeak                                     bool
 }
 
 // readBenchmarkKey reads an audit key or a benchmark key.
@@ -56,6 +56,11 @@ func sealBenchmark(e *cli.Env, path string, o sealOptions) error {
 		return err
 	}
 	defer b.Close()
+	if o.taskID != "" {
+		if _, err := b.Task(o.taskID); err != nil {
+			return fmt.Errorf("-task-id: %w", err)
+		}
+	}
 	key, err := readBenchmarkKey(o.key, b.Name, b.Period)
 	if err != nil {
 		return err
@@ -82,7 +87,7 @@ func sealBenchmark(e *cli.Env, path string, o sealOptions) error {
 		return err
 	}
 	if o.export != "" {
-		if err := durable.CreateNew(o.export, key.Format(), 0o600); err != nil {
+		if err := exportKey(o, key); err != nil {
 			return err
 		}
 	}
@@ -93,6 +98,28 @@ func sealBenchmark(e *cli.Env, path string, o sealOptions) error {
 		e.Warn("%s", w)
 	}
 	return builtText(e.Stdout, o.out, built)
+}
+
+// exportKey writes the benchmark's key, or that of one task that was sealed.
+func exportKey(o sealOptions, key contraband.BenchmarkKey) error {
+	data := key.Format()
+	if o.taskID != "" {
+		s, err := seal.OpenSealed(o.out)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		set, _, err := s.Set(o.taskID)
+		if err != nil {
+			return fmt.Errorf("-task-id: %w", err)
+		}
+		task, err := key.TaskFor(set)
+		if err != nil {
+			return err
+		}
+		data = task.Format()
+	}
+	return durable.CreateNew(o.export, data, 0o600)
 }
 
 // badTasks names every task that cannot be sealed well.
