@@ -28,7 +28,7 @@ cross:
 	GOOS=windows GOARCH=amd64 $(GO) build -o /dev/null ./cmd/cleanrun
 
 unit:
-	$(GO) test -timeout 12m ./...
+	$(GO) test -timeout 20m ./...
 
 # Reported ratios, never a pass or a fail.
 bench:
