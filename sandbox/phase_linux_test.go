@@ -190,6 +190,18 @@ func TestSandboxTestsObserved(t *testing.T) {
 	}
 }
 
+// Tests that wait in the run folder are not shown even then.
+func TestSandboxTestsInRunDir(t *testing.T) {
+	c := phased(t, "", `cat "$HIDDEN/cases"; ls "$HIDDEN" "$HIDDEN/.."`, `cat "$CLEANRUN_TESTS"/cases; echo 1`)
+	c.RunDir, c.Observe = runDir(t), true
+	c.Tests, c.Start.Phases.Tests = folder(t, filepath.Join(c.RunDir, "tests")), sandbox.TestsPath
+	write(t, filepath.Join(c.Tests, "cases"), "the secret cases\n")
+	c.Env = append(environment(filepath.Join(t.TempDir(), "home")), "HIDDEN="+c.Tests)
+	if r := run(t, c); r.stdout != "the secret cases\n1\n" {
+		t.Errorf("stdout %q", r.stdout)
+	}
+}
+
 // A command whose time is over is killed with all that it started. An agent is
 // graded all the same.
 func TestSandboxTimeouts(t *testing.T) {

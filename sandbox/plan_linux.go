@@ -199,7 +199,9 @@ func (s *stage) planPhases(c *Config) error {
 		if within(s.Tests, s.Workspace) {
 			return refused("Tests", "a folder outside the workspace", s.Tests, "the command must not find them before grading")
 		}
-		s.Hints = append(s.Hints, s.Tests)
+		if !within(s.Tests, s.RunDir) { // which is never shown
+			s.Hints = append(s.Hints, s.Tests)
+		}
 	}
 	return nil
 }
