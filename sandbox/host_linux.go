@@ -1,10 +1,8 @@
 package sandbox
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cleanrun-dev/cleanrun/scope"
 )
 
 // mountsBelow lists mount points inside dir.
@@ -237,4 +237,47 @@ func resolved(p string) (string, bool) {
 	defer unix.Close(fd)
 	real, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 	return real, err == nil && filepath.IsAbs(real)
+}
+
+// umask reads the file mode mask of this process. umask(2) would have to change
+// it for all threads to tell it.
+func umask() (int, error) {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, fmt.Errorf("sandbox: umask: %w", err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "Umask:"); ok {
+			m, err := strconv.ParseUint(strings.TrimSpace(v), 8, 12)
+			return int(m), err
+		}
+	}
+	return 0, errors.New("sandbox: /proc/self/status has no Umask")
+}
+
+// monotonic is the time that all processes of the machine share.
+func monotonic() (int64, error) {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		return 0, fmt.Errorf("sandbox: clock: %w", err)
+	}
+	return t.Nano(), nil
+}
+
+func realDir(field, p string) (string, error) {
+	abs, err := filepath.Abs(p)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil {
+		return "", refused(field, "an existing folder", fmt.Sprintf("%q (%v)", p, err), "make it first")
+	}
+	st, err := os.Stat(abs)
+	if err != nil || !st.IsDir() {
+		return "", refused(field, "a folder", abs, "make it first")
+	}
+	if err := scope.CheckPath(abs); err != nil {
+		return "", refused(field, "a path in UTF-8", strconv.QuoteToASCII(abs), "rename it")
+	}
+	return abs, nil
 }
