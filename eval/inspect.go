@@ -88,9 +88,9 @@ func failures(s *journal.Summary, grade []journal.PhaseEnd) (out []string) {
 	has(f != nil && f.Received != f.Answered+f.Void, "notifications-left")
 	has(f != nil && f.Born != f.Ended, "processes-left")
 	for _, e := range grade {
-		// A grading that takes too long may be the answer's doing: it is graded
-		// INCONCLUSIVE, and not again.
-		has(e.How == journal.NotStarted || e.How == journal.Exited && e.Code >= 126, "grade-failed")
+		// A grading that took too long or was killed may be the answer's doing (a loop,
+		// a full disk): it stays INCONCLUSIVE and is not made again.
+		has(e.How == journal.NotStarted || e.How == journal.Exited && (e.Code == 126 || e.Code == 127), "grade-failed")
 	}
 	return out
 }
