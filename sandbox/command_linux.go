@@ -155,7 +155,11 @@ func (p *phase) seize(t *tracer.Tracer) error {
 }
 
 // Birth, Exec and Death are the tracer's events.
-func (p *phase) Birth(parent, tid int) error { return p.r.rec.Birth(parent, tid) }
+func (p *phase) Birth(parent, tid int) error {
+	err := p.r.rec.Birth(parent, tid)
+	p.r.ground.born(tid)
+	return err
+}
 
 func (p *phase) Exec(caller, pid int) (bool, error) {
 	if p.grading != nil && pid == p.main {

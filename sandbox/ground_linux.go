@@ -26,6 +26,8 @@ type ground interface {
 	kill()
 	// end returns when no process is left, after the last phase or kill.
 	end() error
+	// born is told by the tracer of a process or thread that has not run yet.
+	born(tid int)
 	// died is told by the tracer how the command of a phase ended.
 	died(exit int)
 	// showTests makes the hidden tests appear, when grading starts.
@@ -58,7 +60,8 @@ func (n *namespaces) sweep() {
 	}
 }
 
-// died does nothing: pid 1 tells it.
+// born and died do nothing: pid 1 kills all at once, and tells how the command ended.
+func (n *namespaces) born(int) {}
 func (n *namespaces) died(int) {}
 
 func (n *namespaces) showTests() error {

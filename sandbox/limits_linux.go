@@ -153,7 +153,15 @@ func (r *recording) watchLimits(p *phase) (stop func()) {
 			pause = max(100*time.Millisecond, 10*time.Since(began))
 		}
 	}()
-	return func() { close(done) }
+	return func() {
+		close(done)
+		if r.Plain == nil {
+			return // each place in memory is bounded by itself
+		}
+		if used := r.added(); used > r.Limits.Disk {
+			r.reached(fmt.Sprintf("disk: limit reached, %d bytes added", used))
+		}
+	}
 }
 
 // added is the bytes of the workspace's upper layer and of the private places.

@@ -281,6 +281,26 @@ func TestPlainKillLeavesNoSurvivor(t *testing.T) {
 	}
 }
 
+// Processes that fork faster than one can count are all ended.
+func TestPlainForkStorm(t *testing.T) {
+	needs(t, "python3")
+	r := plainRun(t, `python3 -c "
+import os, time
+for i in range(6):
+    if os.fork() == 0:
+        while True:
+            try: os.fork()
+            except OSError: time.sleep(0.001)
+            if os.getpid() % 3 == 0: time.sleep(0.05)
+" 2>/dev/null & sleep 0.3; echo over`)
+	if r.stdout != "over\n" || r.Outcome != journal.Completed {
+		t.Errorf("outcome %v stdout %q", r.Outcome, r.stdout)
+	}
+	if r.Final.Born < 20 {
+		t.Errorf("%d processes: the storm failed by itself", r.Final.Born)
+	}
+}
+
 // The backend is chosen, or it is the one that was asked for.
 func TestPlainIsNamed(t *testing.T) {
 	r := plainRun(t, "cat f")

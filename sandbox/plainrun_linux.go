@@ -26,7 +26,8 @@ type ungrounded struct {
 	r      *recording
 	theirs int // the shims' end of the link
 	kills  sync.Once
-	dead   atomic.Bool
+	dead   atomic.Bool // kill was called
+	last   atomic.Bool // what is born now is killed before it runs
 }
 
 // buildPlain copies the workspace and prepares the ground.
@@ -119,6 +120,7 @@ func (u *ungrounded) start(kind journal.Phase, streams [3]int, terminal int) (in
 	if u.r.Cgroup {
 		attr.UseCgroupFD, attr.CgroupFD = true, cgroupFD
 	}
+	u.last.Store(u.dead.Load())
 	session := streams[max(terminal, 0)]
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{stageShim, string(rune('0' + kind))}, &syscall.ProcAttr{
 		Dir: u.r.Workspace, Sys: attr,
@@ -130,7 +132,47 @@ func (u *ungrounded) start(kind journal.Phase, streams [3]int, terminal int) (in
 	if _, _, err := u.r.hear(wordHello); err != nil {
 		return 0, err
 	}
-	return pid, nil
+	return pid, u.watch(kind, pid)
+}
+
+// watch clears away what the command leaves as soon as it ends. The tracer hears of
+// that end too, but in a storm of forks it may take for ever: the kernel shows it the newest first.
+func (u *ungrounded) watch(kind journal.Phase, pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return fmt.Errorf("open process: %w", err)
+	}
+	go func() {
+		defer unix.Close(fd)
+		for {
+			_, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
+			if err == nil {
+				break
+			}
+			if err != unix.EINTR {
+				return // sweep does it
+			}
+		}
+		p := u.r.now.Load()
+		if p == nil || p.main != pid {
+			return
+		}
+		if kind == journal.PhaseGrade {
+			time.Sleep(grace)
+		}
+		if u.r.now.Load() != p {
+			return // swept already
+		}
+		p.sweeping.Store(true)
+		u.killAll()
+	}()
+	return nil
+}
+
+func (u *ungrounded) born(tid int) {
+	if u.last.Load() {
+		_ = unix.Kill(tid, unix.SIGKILL)
+	}
 }
 
 // died tells how the command of a phase ended, as pid 1 does elsewhere.
@@ -159,16 +201,23 @@ func (u *ungrounded) sweep() {
 	}
 }
 
+// killAll ends a storm of forks too: what is born meanwhile never runs.
 func (u *ungrounded) killAll() {
-	for {
+	u.last.Store(true)
+	told := map[int]bool{}
+	for pause := 500 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		left := u.r.rec.Living()
 		if len(left) == 0 {
 			return
 		}
+		now := make(map[int]bool, len(left))
 		for _, pid := range left {
-			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
+			if now[pid] = true; !told[pid] {
+				_ = unix.Kill(pid, unix.SIGKILL) // it may have ended
+			}
 		}
-		time.Sleep(500 * time.Microsecond)
+		told = now
+		time.Sleep(pause)
 	}
 }
 
@@ -210,6 +259,18 @@ func (u *ungrounded) showTests() error {
 func (r *recording) addedPlain() (sum uint64) {
 	for _, d := range plainFolders {
 		sum += blocks(r.dir, d, 1<<62)
+	}
+	if r.broker == nil {
+		return sum
+	}
+	for _, p := range r.broker.Plain.Made() { // in shared folders
+		var st unix.Stat_t
+		if unix.Lstat(p, &st) != nil {
+			continue
+		}
+		if sum += uint64(st.Blocks) * 512; st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			sum += blocks(unix.AT_FDCWD, p, 1<<62)
+		}
 	}
 	return sum
 }

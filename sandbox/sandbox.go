@@ -1,8 +1,9 @@
 // Package sandbox runs a command in namespaces and records what it opens,
 // executes, writes and renames in a journal.
 //
-// Limits first. The package needs Linux on amd64 or arm64 and user namespaces;
-// elsewhere Run returns an *Unavailable error. It does not see: metadata that is
+// Limits first. The package needs Linux on amd64 or arm64; elsewhere Run returns an
+// *Unavailable error. Where user namespaces cannot be had, a second backend does
+// without: it keeps less from the run (PlainBackend). It does not see: metadata that is
 // only read (stat, readlink, directory listings), which bytes of an opened file
 // were read, intermediate contents of a file between two opens, covert channels,
 // and cheap refused system calls (Blind lists them by id). There is no network
