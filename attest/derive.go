@@ -50,7 +50,7 @@ type Counts struct {
 	Named        uint64 `json:"named"`        // items of once-per-task kinds, from anywhere
 	Controls     uint64 `json:"controls"`     // control fragments that were challenged
 	ControlsSeen uint64 `json:"controlsSeen"` // and of those, opened and seen
-	GradeShared  uint64 `json:"gradeShared"`  // processes of the grade phase that held hidden tests and content of the run
+	GradeShared  uint64 `json:"gradeShared"`  // processes of the grade phase that held hidden tests and content of the run, or were started by one that held such content
 }
 
 // Coverage sums the entries of all rows, in bytes.

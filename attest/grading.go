@@ -271,25 +271,30 @@ func (j *judge) seals(kind contraband.Kind, whole bool) bool {
 	return false
 }
 
-// held is what a process of the grade phase has in its memory.
-type held struct{ tests, run bool }
+// held is what a process of the grade phase has in its memory. below: it, before
+// its last exec, or a process that it descends from held content of the run, and
+// so could have chosen what it does.
+type held struct{ tests, run, below bool }
 
 // opened walks the grade phase. shared is how many of its processes held hidden
-// tests and content of the run, which so could change what the tests see; signal,
-// tests and answer say whether a sealed completion signal stood in the output, a
-// whole hidden test was opened, and anything that the agent wrote.
+// tests and content of the run, or were started by what did: the run's code could
+// change what the tests see, or look up what they want; signal, tests and answer
+// say whether a sealed completion signal stood in the output, a whole hidden test
+// was opened, and anything that the agent wrote.
 func (j *judge) opened() (shared uint64, signal, tests, answer bool) {
 	procs := map[uint32]held{}
 	known := map[int32]standing{}
 	both := map[uint32]bool{}
 	for _, r := range j.ev.graded.rows {
 		if r.op == journal.OpFork {
-			procs[r.number] = procs[r.proc]
+			h := procs[r.proc]
+			h.below = h.below || h.run
+			procs[r.number] = h
 			continue
 		}
 		h := procs[r.proc]
 		if r.op == journal.OpExec {
-			h = held{} // a new image
+			h = held{below: h.below || h.run} // a new image
 		}
 		content, ok := known[r.base]
 		if !ok {
@@ -304,7 +309,7 @@ func (j *judge) opened() (shared uint64, signal, tests, answer bool) {
 		tests, answer = tests || content.whole, answer || ours
 		h.tests, h.run = h.tests || content.test, h.run || ours
 		procs[r.proc] = h
-		if h.tests && h.run {
+		if h.tests && (h.run || h.below) {
 			both[r.proc] = true
 		}
 	}

@@ -91,6 +91,17 @@ func (o gradeOracle) has(i int, what func(Step) bool) bool {
 	return o.has(i-1, what) // an earlier step of the process, or of its parent before the birth
 }
 
+// below tells whether the process of step i, or one that it descends from, ever
+// had something in memory before.
+func (o gradeOracle) below(i int, what func(Step) bool) bool {
+	for k := range i {
+		if o.s.Rows[k].Phase == "grade" && opens(o.s.Rows[k]) && what(o.s.Rows[k]) {
+			return true // each child acts until the next one: all earlier ones are its parents
+		}
+	}
+	return false
+}
+
 func (o gradeOracle) derive() (reasons []string, shared int) {
 	g := o.s.Grading
 	add := func(id string, yes bool) {
@@ -113,7 +124,7 @@ func (o gradeOracle) derive() (reasons []string, shared int) {
 		signal = signal || s.Do == "stdout" && slices.Contains(s.items(), "signal")
 		test = test || opens(s) && slices.Contains(s.items(), "test-raw")
 		answer = answer || opens(s) && ours(s)
-		if opens(s) && o.has(i, o.holdsTest) && o.has(i, ours) {
+		if opens(s) && o.has(i, o.holdsTest) && (o.has(i, ours) || o.below(i, ours)) {
 			processes[o.process(i)] = true
 		}
 	}

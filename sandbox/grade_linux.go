@@ -266,6 +266,13 @@ func (g *grading) rewards(end journal.PhaseEnd) error {
 			return add(v, journal.FromStdout)
 		}
 	case journal.RewardFile:
+		// What is there and cannot be read, as a link or a pipe, could hide another
+		// number than the one that counts.
+		for i := range rewardFiles {
+			if f := &g.files[i]; f.state != reward.Absent && f.content == nil {
+				return nil
+			}
+		}
 		for i, f := range rewardFiles {
 			parse := reward.Text
 			if f.source == journal.FromJSON {

@@ -251,3 +251,48 @@ func TestIncident20_KilledInAnyPhase(t *testing.T) {
 		}
 	}
 }
+
+// Incident 14: one reward file hidden behind a link, so that the number in the other
+// one would count alone.
+func TestIncident14_RewardFileHidden(t *testing.T) {
+	const answer = `echo '{"reward": 1}' > /cleanrun/reward/reward.json; `
+	for name, c := range map[string]struct{ grade, reward string }{
+		"positive control": {answer + "echo 0 > /cleanrun/reward/reward.txt", "0 by 3, 1 by 4"},
+		"link":             {answer + "ln -s /dev/null /cleanrun/reward/reward.txt; echo 0 > /cleanrun/reward/reward.txt", ""},
+		"folder":           {answer + "mkdir /cleanrun/reward/reward.txt; echo 0 > /cleanrun/reward/reward.txt; true", ""},
+		"too large":        {answer + "truncate -s 1M /cleanrun/reward/reward.txt; echo 0 >> /cleanrun/reward/reward.txt", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run(t, filed(t, "true", c.grade))
+			if got := r.rewarded(); got != c.reward {
+				t.Errorf("reward %q, want %q; stderr %q", got, c.reward, r.stderr)
+			}
+		})
+	}
+}
+
+// Incident 15: a program that the grader starts reaches into the grader: its memory
+// would say what the answer wants, its limits would keep it from writing the reward.
+func TestIncident15_GraderReachedFromBelow(t *testing.T) {
+	needs(t, "prlimit")
+	const script = `p=$$
+for f in /proc/$p/mem /proc/$p/task/$p/mem; do
+	sh -c ": < $f" 2>/dev/null && echo read $f
+	sh -c ": >> $f" 2>/dev/null && echo written $f
+done
+sh -c ': < /proc/self/mem && : >> /proc/$$/mem && prlimit --pid '$p' --nofile >/dev/null' && echo own
+sh -c "prlimit --pid $p --nofile=3:3" 2>/dev/null && echo limited
+ulimit -n 30 && sh -c 'ulimit -n 20' && echo lowered
+echo 0`
+	for _, backend := range []string{sandbox.Backend, sandbox.PlainBackend} {
+		t.Run(backend, func(t *testing.T) {
+			c := phased(t, "", "true", script)
+			c.Backend = backend
+			r := run(t, c)
+			if r.stdout != "own\nlowered\n0\n" || r.rewarded() != "0 by 2" {
+				t.Errorf("got %q, reward %q, stderr %q", r.stdout, r.rewarded(), r.stderr)
+			}
+			r.closed(t)
+		})
+	}
+}

@@ -219,7 +219,7 @@ func (v *verifier) asserted() {
 		}
 	}
 	if n := v.derived.Counts.GradeShared; n > 0 {
-		add("reward: tests ran in one process with the agent's code (%s)", plural(n, "process", "processes"))
+		add("reward: tests were open in one process with the agent's code, or in one that it started (%s)", plural(n, "process", "processes"))
 	}
 	if n := v.derived.Coverage.Baseline; n > 0 {
 		add("%s bytes as part of the sealed baseline", group(n))

@@ -166,7 +166,7 @@ func TestIncident9_TestsShareAProcess(t *testing.T) {
 		r.Reread("/work/answer", answer, fixture.Content{Filler: 2})
 		r.Graded([]journal.Reward{fullReward}, &journal.PhaseEnd{How: journal.Exited})
 	}
-	const said = "reward: tests ran in one process with the agent's code (1 process)"
+	const said = "reward: tests were open in one process with the agent's code, or in one that it started (1 process)"
 	r := verify.Verify(k.make(t), k.policy(), now)
 	if asserted := strings.Join(r.Asserted, "; "); r.Exit != verify.ExitClean || !strings.Contains(asserted, said) {
 		t.Errorf("got exit %d, asserted %s", r.Exit, asserted)

@@ -23,7 +23,7 @@ var calls = map[string]handler{
 	"connect": sysConnect, "bind": sysBind,
 	"socket": sysSocket, "sendto": sysSendto,
 	"kill": sysKill, "tkill": onProcess(0), "tgkill": onProcess(0, 1), "rt_sigqueueinfo": onProcess(0), "rt_tgsigqueueinfo": onProcess(0, 1),
-	"pidfd_open": onProcess(0), "prlimit64": onProcess(0), "sched_setaffinity": onProcess(0), "sched_setscheduler": onProcess(0),
+	"pidfd_open": onProcess(0), "prlimit64": sysPrlimit, "sched_setaffinity": onProcess(0), "sched_setscheduler": onProcess(0),
 	"sched_setparam": onProcess(0), "sched_setattr": onProcess(0), "setpriority": priority(0), "ioprio_set": priority(1),
 	"unlink":    func(w *worker, c *call) { w.unlink(c, noDir, c.Args[0], 0) },
 	"rmdir":     func(w *worker, c *call) { w.unlink(c, noDir, c.Args[0], unix.AT_REMOVEDIR) },

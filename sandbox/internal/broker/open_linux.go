@@ -2,6 +2,8 @@ package broker
 
 import (
 	"errors"
+	"path"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -306,12 +308,29 @@ func (w *worker) opened(c *call, e *record.Event, o *opening, result syscall.Err
 		w.fail(c, e, unix.EACCES)
 		return
 	case kind != unix.S_IFREG || w.pseudo(o.fd, &o.st):
+		if w.foreignMemory(c, e.Path) {
+			w.fail(c, e, unix.EACCES)
+			return
+		}
 		e.Flags |= journal.FlagPseudo
 	default:
 		w.openedFile(c, e, o)
 		return
 	}
 	w.handOver(c, e, o)
+}
+
+// foreignMemory tells /proc/PID/mem of another process than the caller. The system
+// calls that reach there are refused, so the file is too: an answer could change
+// what the grader that started it has in memory.
+func (w *worker) foreignMemory(c *call, name string) bool {
+	rest, ok := strings.CutPrefix(name, "/proc/")
+	if !ok || path.Base(name) != "mem" {
+		return false
+	}
+	pid, _, _ := strings.Cut(rest, "/")
+	own, ok := w.selfOf(c, "self")
+	return !ok || pid != own
 }
 
 // onReadOnly tells a file of the host: what a run can make lies on writable mounts.
