@@ -129,7 +129,7 @@ func (s *Submission) attempts(policy *verify.Policy) {
 		}
 		replaced++
 		shown := s.cell(i)
-		if !submission.Infrastructure(shown.State, shown.Reasons) {
+		if submission.Infrastructure(shown.State, shown.Reasons) == "" {
 			s.at(AttemptReplaced, i, "it is %s%s, and another attempt stands in its place", shown.State, because(shown.Reasons))
 		}
 	}

@@ -219,32 +219,18 @@ func TestResultCheck(t *testing.T) {
 	}
 }
 
-// failures against what the journal can say of a grading.
-func TestFailuresOfGrading(t *testing.T) {
+// Only what a run cannot cause calls for another attempt.
+func TestFailures(t *testing.T) {
 	f := &journal.Final{Outcome: journal.Completed}
-	s := &journal.Summary{Final: f}
-	for name, c := range map[string]struct {
-		end  journal.PhaseEnd
-		want bool
-	}{
-		"fine":        {journal.PhaseEnd{How: journal.Exited}, false},
-		"says no":     {journal.PhaseEnd{How: journal.Exited, Code: 1}, false},
-		"not there":   {journal.PhaseEnd{How: journal.Exited, Code: 127}, true},
-		"no program":  {journal.PhaseEnd{How: journal.Exited, Code: 126}, true},
-		"not started": {journal.PhaseEnd{How: journal.NotStarted}, true},
-		"too long":    {journal.PhaseEnd{How: journal.TimedOut, Code: 137}, false},
-		"killed":      {journal.PhaseEnd{How: journal.Exited, Code: 137}, false},
-	} {
-		if got := slices.Contains(failures(s, []journal.PhaseEnd{c.end}), "grade-failed"); got != c.want {
-			t.Errorf("%s: got %v, want %v", name, got, c.want)
-		}
+	s := &journal.Summary{Final: f, Lost: 1, Killed: 1, Unreadable: 1, Unstable: 1}
+	if got := failures(s); len(got) != 0 {
+		t.Errorf("got %q of what a run can cause", got)
 	}
-	open := failures(&journal.Summary{Lost: 1, Killed: 1, Unreadable: 1, Unstable: 1}, nil)
-	if want := []string{"journal-open", "events-lost", "killed", "unreadable", "unstable"}; !slices.Equal(open, want) {
-		t.Errorf("got %q, want %q", open, want)
+	if got := failures(&journal.Summary{}); !slices.Equal(got, []string{"journal-open"}) {
+		t.Errorf("got %q", got)
 	}
-	f.Received, f.Born = 3, 2
-	if got := failures(s, nil); !slices.Equal(got, []string{"notifications-left", "processes-left"}) {
+	f.Outcome, f.Received = journal.Abandoned, 3
+	if got := failures(s); !slices.Equal(got, []string{"abandoned", "notifications-left"}) {
 		t.Errorf("got %q", got)
 	}
 }

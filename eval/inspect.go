@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/submission"
 )
 
 // ErrNothing says that a run folder has no start row: nothing ran in it.
@@ -36,7 +38,6 @@ func Inspect(runDir string, c Cell) (Result, error) {
 	}
 	defer f.Close()
 	check := journal.NewChecker()
-	var ends []journal.PhaseEnd // of grading, at most one
 	var rewards []journal.Reward
 	for line, err := range journal.Rows(f) {
 		if err != nil {
@@ -45,9 +46,6 @@ func Inspect(runDir string, c Cell) (Result, error) {
 		row, err := check.Add(line.Raw)
 		if err != nil {
 			return Result{}, fmt.Errorf("%s: %w", name, err)
-		}
-		if row.End != nil && row.Phase == journal.PhaseGrade {
-			ends = append(ends, *row.End)
 		}
 		if row.Reward != nil {
 			rewards = append(rewards, *row.Reward)
@@ -66,32 +64,22 @@ func Inspect(runDir string, c Cell) (Result, error) {
 		r.Root = hex.EncodeToString(s.Head.Root[:])
 	}
 	r.Score = observed(rewards)
-	r.Retry = RetryFor("", failures(&s, ends))
+	r.Retry = submission.Infrastructure(submission.Inconclusive, failures(&s))
 	return r, nil
 }
 
-// failures are the reason ids of infrastructure failures that the journal shows
+// failures are the reason ids of failures of the recorder that the journal shows
 // without any key.
-func failures(s *journal.Summary, grade []journal.PhaseEnd) (out []string) {
+func failures(s *journal.Summary) (out []string) {
 	has := func(failed bool, id string) {
 		if failed {
 			out = append(out, id)
 		}
 	}
 	f := s.Final
-	has(f == nil, "journal-open")
-	has(f != nil && f.Outcome == journal.Abandoned, "abandoned")
-	has(s.Lost > 0 || f != nil && f.Lost > 0, "events-lost")
-	has(s.Killed > 0, "killed")
-	has(s.Unreadable > 0, "unreadable")
-	has(s.Unstable > 0, "unstable")
-	has(f != nil && f.Received != f.Answered+f.Void, "notifications-left")
-	has(f != nil && f.Born != f.Ended, "processes-left")
-	for _, e := range grade {
-		// A grading that took too long or was killed may be the answer's doing (a loop,
-		// a full disk): it stays INCONCLUSIVE and is not made again.
-		has(e.How == journal.NotStarted || e.How == journal.Exited && (e.Code == 126 || e.Code == 127), "grade-failed")
-	}
+	has(f == nil, attest.ReasonOpen)
+	has(f != nil && f.Outcome == journal.Abandoned, attest.ReasonAbandoned)
+	has(f != nil && f.Received != f.Answered+f.Void, attest.ReasonNotifications)
 	return out
 }
 

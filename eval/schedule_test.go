@@ -10,48 +10,11 @@ import (
 	"time"
 )
 
-func TestRetryFor(t *testing.T) {
-	for _, c := range []struct {
-		verdict string
-		reasons []string
-		want    string
-	}{
-		{"CLEAN", nil, ""},
-		{"DIRTY", []string{"whole-object", "events-lost"}, ""},
-		{"INCONCLUSIVE", []string{"trace"}, ""},
-		{"INCONCLUSIVE", []string{"events-lost"}, "events-lost"},
-		{"INCONCLUSIVE", []string{"trace", "events-lost"}, ""}, // it would hide the trace
-		{"INCONCLUSIVE", []string{"authored", "journal-open"}, ""},
-		{"INCONCLUSIVE", []string{"controls-missing", "journal-open", "no-activity", "reward-missing"}, "journal-open"},
-		{"INCONCLUSIVE", []string{"controls-missing", "events-lost"}, ""},
-		{"INCONCLUSIVE", []string{"reward-missing"}, ""}, // no evidence that the machinery failed
-		{"INCONCLUSIVE", []string{"reward-conflict", "abandoned"}, ""},
-		{"INCONCLUSIVE", []string{"grade-failed", "reward-missing"}, "grade-failed"},
-		{"INCONCLUSIVE", []string{"set-too-small"}, ""},
-		{"", []string{"journal-open"}, "journal-open"},
-		{"", nil, ""},
-	} {
-		if got := RetryFor(c.verdict, c.reasons); got != c.want {
-			t.Errorf("%s %v: got %q, want %q", c.verdict, c.reasons, got, c.want)
-		}
-	}
-	// A grading that ran out of time is not graded again, though its verdict has the
-	// same reason.
-	r := result(Cell{"a", 1, 1}, "")
-	if got := r.Attested("INCONCLUSIVE", []string{"grade-failed"}, nil); got.Retry != "" {
-		t.Errorf("got retry %q of a grading that ran out of time, want none", got.Retry)
-	}
-	r.Retry = "grade-failed"
-	if got := r.Attested("INCONCLUSIVE", []string{"grade-failed"}, nil); got.Retry != "grade-failed" {
-		t.Errorf("got retry %q of a grader that could not run", got.Retry)
-	}
-}
-
 func TestDue(t *testing.T) {
 	ok := result(Cell{"a", 1, 1}, "CLEAN")
 	lost := func(n uint32, interrupted bool) Result {
 		r := result(Cell{"a", 1, n}, "INCONCLUSIVE")
-		r.Retry, r.Interrupted = "events-lost", interrupted
+		r.Retry, r.Interrupted = "abandoned", interrupted
 		return r
 	}
 	for name, c := range map[string]struct {
@@ -96,7 +59,7 @@ func TestRun(t *testing.T) {
 		r := result(c, "CLEAN")
 		switch {
 		case c.Task == "b" && c.Attempt == 1: // fails once
-			r.Verdict, r.Reasons, r.Retry = "INCONCLUSIVE", []string{"events-lost"}, "events-lost"
+			r.Verdict, r.Reasons, r.Retry = "INCONCLUSIVE", []string{"abandoned"}, "abandoned"
 		case c.Task == "c" && c.Trial == 2: // always
 			r.Verdict, r.Reasons, r.Retry = "INCONCLUSIVE", []string{"abandoned"}, "abandoned"
 		}

@@ -10,7 +10,6 @@ import (
 	"github.com/gowebpki/jcs"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
-	"github.com/cleanrun-dev/cleanrun/eval"
 )
 
 func hexOf(c byte, n int) string { return strings.Repeat(string(c), 2*n) }
@@ -202,38 +201,38 @@ func FuzzParseStatement(f *testing.F) {
 	})
 }
 
-// The eval that decides whether to make an attempt again, and the audit that
-// looks whether it was right to, go by one rule.
-func TestInfrastructureIsWhatEvalRetries(t *testing.T) {
-	ids := []string{
-		attest.ReasonTrace, attest.ReasonAuthored, attest.ReasonUnexplained, attest.ReasonControls, attest.ReasonOpaque, attest.ReasonBounds,
-		attest.ReasonUnreadable, attest.ReasonUnstable, attest.ReasonLost, attest.ReasonKilled, attest.ReasonOpen, attest.ReasonAbandoned,
-		attest.ReasonDelta, attest.ReasonProcesses, attest.ReasonNotifications, attest.ReasonIdle, attest.ReasonSetSmall, attest.ReasonSetCut,
-		"grade-failed", "reward-missing", "reward-conflict", "signal-missing", "tests-unread", "answer-unread",
-	}
-	allowed := 0
-	check := func(list ...string) {
-		got, want := Infrastructure(Inconclusive, list), eval.RetryFor("INCONCLUSIVE", list) != ""
-		if got != want {
-			t.Errorf("%q: audit allows another attempt: %v, eval makes one: %v", list, got, want)
+// What a run can cause is no evidence for making it again.
+func TestInfrastructure(t *testing.T) {
+	for _, c := range []struct {
+		reasons []string
+		want    string
+	}{
+		{nil, ""},
+		{[]string{"trace"}, ""},
+		{[]string{"journal-open"}, "journal-open"},
+		{[]string{"abandoned"}, "abandoned"},
+		{[]string{"notifications-left"}, "notifications-left"},
+		{[]string{"events-lost"}, ""}, // a run that fills the store
+		{[]string{"unreadable"}, ""},
+		{[]string{"unstable"}, ""},
+		{[]string{"killed"}, ""},
+		{[]string{"processes-left"}, ""},
+		{[]string{"grade-failed", "reward-missing"}, ""},
+		{[]string{"events-lost", "abandoned"}, "abandoned"},
+		{[]string{"trace", "abandoned"}, ""}, // it would hide the trace
+		{[]string{"authored", "journal-open"}, ""},
+		{[]string{"reward-conflict", "abandoned"}, ""},
+		{[]string{"controls-missing", "journal-open", "no-activity", "reward-missing"}, "journal-open"},
+		{[]string{"controls-missing", "abandoned"}, ""},
+		{[]string{"set-too-small"}, ""},
+	} {
+		if got := Infrastructure(Inconclusive, c.reasons); got != c.want {
+			t.Errorf("%v: got %q, want %q", c.reasons, got, c.want)
 		}
-		if got {
-			allowed++
-		}
-	}
-	for _, a := range ids {
-		check(a)
-		for _, b := range ids {
-			check(a, b)
-			check(a, b, attest.ReasonOpen)
-		}
-	}
-	if allowed < 100 {
-		t.Errorf("got %d lists that allow another attempt", allowed)
 	}
 	for _, s := range []State{Clean, Dirty, Failed, Missing} {
-		if Infrastructure(s, []string{attest.ReasonKilled}) {
-			t.Errorf("%s may be replaced", s)
+		if got := Infrastructure(s, []string{attest.ReasonAbandoned}); got != "" {
+			t.Errorf("%s may be replaced for %s", s, got)
 		}
 	}
 }

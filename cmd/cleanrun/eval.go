@@ -53,9 +53,9 @@ EVALDIR keeps the plan (eval.json), the recordings (attempts/), the receipts (re
 It is private. The same command again goes on after a crash or Ctrl-C: finished trials are kept, attempts that were killed stay on
 record as killed and are made again under the next number. Another agent or another benchmark is refused; -trials may grow.
 
-An attempt is made again, at most -retries times for each trial, only for failures of the machinery for which there is evidence: a
-journal that is open or abandoned, lost events, processes or content that could not be followed, a grader that could not run. Never
-because a score was bad. The reason stands in results.jsonl.
+An attempt is made again, at most -retries times for each trial, only if the recorder itself failed and the journal shows it: it is open or
+abandoned, or notifications are left. Never because a score was bad, and not for what an agent can cause: lost events, a grading that
+failed. The reason stands in results.jsonl.
 
 With -key and -sign each attempt is attested at once. Otherwise cleanrun submit does it later.
 

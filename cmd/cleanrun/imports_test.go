@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"attest":            {"internal/dcbor", "internal/jcs", "internal/bucket", "internal/merkle", "journal", "contraband", "scope"},
 	"receipt":           {"internal/dcbor"},
 	"keys":              {"receipt", "internal/durable"},
-	"eval":              {"journal", "internal/durable"},
+	"eval":              {"journal", "internal/durable", "attest", "submission"},
 	"verify":            {"attest", "receipt", "contraband", "journal", "scope", "internal/dcbor"},
 	"submission":        {"attest", "contraband", "internal/jcs", "internal/merkle"},
 	"audit":             {"verify", "submission", "receipt", "attest"},
