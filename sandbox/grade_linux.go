@@ -247,7 +247,7 @@ func (g *grading) rewards(end journal.PhaseEnd) error {
 	}
 	switch g.r.Start.Phases.Reward {
 	case journal.RewardExit:
-		if end.Code == 126 || end.Code == 127 || end.Code >= 128 {
+		if end.Code == 126 || end.Code == 127 || end.Code > 128 && end.Code <= 128+64 {
 			return nil // it did not get to a verdict
 		}
 		v := "0"
