@@ -1,7 +1,7 @@
 GO ?= go
 export CGO_ENABLED ?= 0
 
-.PHONY: all build test unit vet cross deps bench fuzz clean
+.PHONY: all build test unit long vet cross deps bench fuzz clean
 
 all: build
 
@@ -29,6 +29,10 @@ cross:
 
 unit:
 	$(GO) test -timeout 20m ./...
+
+# The example benchmark with three trials of each task instead of one.
+long: deps
+	CLEANRUN_LONG=1 $(GO) test -timeout 60m -v -run TestExampleBenchmark ./cmd/cleanrun
 
 # Reported ratios, never a pass or a fail.
 bench:

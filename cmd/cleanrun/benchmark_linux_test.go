@@ -113,14 +113,14 @@ func indexOf(list []string, s string) int {
 	return -1
 }
 
-// TestExampleBenchmark is the whole flow on the example benchmark: 20 tasks x 3
-// trials of an honest and of a cheating agent, killed in the middle and gone on
-// with, submitted and audited. -short makes one trial.
+// TestExampleBenchmark is the whole flow on the example benchmark: 20 tasks x 1
+// trial of an honest and of a cheating agent, killed in the middle and gone on
+// with, submitted and audited. With CLEANRUN_LONG=1 (make long) it is 3 trials.
 func TestExampleBenchmark(t *testing.T) {
 	x := newExample(t)
-	trials := 3
-	if testing.Short() {
-		trials = 1
+	trials := 1
+	if os.Getenv("CLEANRUN_LONG") != "" {
+		trials = 3
 	}
 	cells := x.tasks * trials
 	began := time.Now()
