@@ -28,6 +28,9 @@ type ungrounded struct {
 	kills  sync.Once
 	dead   atomic.Bool // kill was called
 	last   atomic.Bool // what is born now is killed before it runs
+
+	mu      sync.Mutex
+	command int // process id of the present phase's command, 0 when it was swept
 }
 
 // buildPlain copies the workspace and prepares the ground.
@@ -120,7 +123,7 @@ func (u *ungrounded) start(kind journal.Phase, streams [3]int, terminal int) (in
 	if u.r.Cgroup {
 		attr.UseCgroupFD, attr.CgroupFD = true, cgroupFD
 	}
-	u.last.Store(u.dead.Load())
+	u.last.Store(u.dead.Load()) // no command is watched now, see sweep
 	session := streams[max(terminal, 0)]
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{stageShim, string(rune('0' + kind))}, &syscall.ProcAttr{
 		Dir: u.r.Workspace, Sys: attr,
@@ -129,15 +132,23 @@ func (u *ungrounded) start(kind journal.Phase, streams [3]int, terminal int) (in
 	if err != nil {
 		return 0, fmt.Errorf("start shim: %w", err)
 	}
+	u.mu.Lock()
+	u.command = pid
+	u.mu.Unlock()
+	greeted := new(atomic.Bool)
+	if err := u.watch(kind, pid, greeted); err != nil {
+		return 0, err
+	}
 	if _, _, err := u.r.hear(wordHello); err != nil {
 		return 0, err
 	}
-	return pid, u.watch(kind, pid)
+	greeted.Store(true)
+	return pid, nil
 }
 
 // watch clears away what the command leaves as soon as it ends. The tracer hears of
 // that end too, but in a storm of forks it may take for ever: the kernel shows it the newest first.
-func (u *ungrounded) watch(kind journal.Phase, pid int) error {
+func (u *ungrounded) watch(kind journal.Phase, pid int, greeted *atomic.Bool) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return fmt.Errorf("open process: %w", err)
@@ -153,6 +164,10 @@ func (u *ungrounded) watch(kind journal.Phase, pid int) error {
 				return // sweep does it
 			}
 		}
+		if !greeted.Load() { // nobody else would say so: this process holds that end too
+			_, _ = unix.Write(u.theirs, []byte(`{"Error":"the shim ended early"}`))
+			return
+		}
 		p := u.r.now.Load()
 		if p == nil || p.main != pid {
 			return
@@ -160,11 +175,16 @@ func (u *ungrounded) watch(kind journal.Phase, pid int) error {
 		if kind == journal.PhaseGrade {
 			time.Sleep(grace)
 		}
-		if u.r.now.Load() != p {
-			return // swept already
+		u.mu.Lock()
+		mine := u.command == pid
+		if mine {
+			p.sweeping.Store(true)
+			u.last.Store(true)
 		}
-		p.sweeping.Store(true)
-		u.killAll()
+		u.mu.Unlock()
+		if mine {
+			u.clearAway(func() bool { u.mu.Lock(); defer u.mu.Unlock(); return u.command == pid })
+		}
 	}()
 	return nil
 }
@@ -190,6 +210,9 @@ func (u *ungrounded) died(exit int) {
 // sweep kills what is left until the tracer has seen the end of each process, and takes
 // away the orphans. It runs on the main thread, whose children they are.
 func (u *ungrounded) sweep() {
+	u.mu.Lock()
+	u.command = 0
+	u.mu.Unlock()
 	u.killAll()
 	for {
 		var ws unix.WaitStatus
@@ -204,10 +227,15 @@ func (u *ungrounded) sweep() {
 // killAll ends a storm of forks too: what is born meanwhile never runs.
 func (u *ungrounded) killAll() {
 	u.last.Store(true)
+	u.clearAway(func() bool { return true })
+}
+
+// clearAway kills what lives until nothing does, or it is no longer to.
+func (u *ungrounded) clearAway(going func() bool) {
 	told := map[int]bool{}
 	for pause := 500 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		left := u.r.rec.Living()
-		if len(left) == 0 {
+		if len(left) == 0 || !going() {
 			return
 		}
 		now := make(map[int]bool, len(left))
