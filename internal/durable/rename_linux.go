@@ -20,4 +20,3 @@ func RenameNew(from, to string) error {
 	}
 	return syncDir(filepath.Dir(to))
 }
-
