@@ -317,3 +317,16 @@ func TestPlainIsNamed(t *testing.T) {
 		t.Error("an unknown backend ran")
 	}
 }
+
+// Each phase reads the same plan, also after a long one in which the recorder has
+// collected its garbage.
+func TestPlainPhasesAfterLongOne(t *testing.T) {
+	t.Setenv("GOGC", "1")
+	c := phased(t, "true", "i=0; while [ $i -lt 150 ]; do cat /etc/hostname; i=$((i+1)); done >/dev/null 2>&1", "echo 1")
+	c.Backend = sandbox.PlainBackend
+	r := run(t, c)
+	if r.rewarded() != "1 by 2" {
+		t.Errorf("reward %q, stderr %q", r.rewarded(), r.stderr)
+	}
+	r.closed(t)
+}

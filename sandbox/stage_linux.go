@@ -57,12 +57,15 @@ func Stage() {
 	unix.CloseOnExec(linkFD)
 	unix.CloseOnExec(configFD)
 	s := new(stage)
-	err := json.NewDecoder(io.NewSectionReader(os.NewFile(configFD, "config"), 0, 1<<30)).Decode(s)
+	config := os.NewFile(configFD, "config")
+	err := json.NewDecoder(io.NewSectionReader(config, 0, 1<<30)).Decode(s)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "cleanrun: error: %q is a name of the recorder's own processes\n", os.Args[0])
 		os.Exit(OwnFailure)
 	}
-	if err := run(s); err != nil {
+	err = run(s)
+	runtime.KeepAlive(config) // collected, it would be closed, and later phases read it
+	if err != nil {
 		report(err)
 		os.Exit(OwnFailure)
 	}

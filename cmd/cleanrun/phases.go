@@ -16,7 +16,7 @@ import (
 
 // testsDir is where the hidden tests of a task wait in the run folder, until the
 // run is over.
-const testsDir = "tests"
+const testsDir = "staged"
 
 // phaseOptions is what runs beside the command, and for how long.
 type phaseOptions struct {

@@ -41,7 +41,7 @@ func contents(e fs.DirEntry) bool {
 	n := e.Name()
 	if e.IsDir() {
 		grant, ok := strings.CutPrefix(n, "grant-")
-		return slices.Contains([]string{"objects", "overlay", "lower", "tests", "reward", "workspace", "home", "tmp", "private", "control"}, n) || ok && digits(grant)
+		return slices.Contains([]string{"objects", "overlay", "lower", "staged", "tests", "reward", "workspace", "home", "tmp", "private", "control"}, n) || ok && digits(grant)
 	}
 	if !e.Type().IsRegular() {
 		return false

@@ -31,7 +31,7 @@ func folder(t *testing.T) (dir string, w *journal.DirWriter) {
 	w, err := journal.Create(dir, journal.Secret{1}, journal.Start{Run: [16]byte{1}, Roots: []scope.Root{{Path: "/", Mode: scope.ReadOne, Class: scope.System}, {Path: "/work", Mode: scope.WriteTree}},
 		Workspace: "/work", Recorder: "test", Backend: "test"})
 	must(t, err)
-	for _, d := range []string{"objects/ab", "overlay/upper/deep/er", "overlay/work", "lower", "grant-0/upper", "grant-12/upper", "tests"} {
+	for _, d := range []string{"objects/ab", "overlay/upper/deep/er", "overlay/work", "lower", "grant-0/upper", "grant-12/upper", "staged", "tests"} {
 		must(t, os.MkdirAll(filepath.Join(dir, d), 0o700))
 	}
 	for _, f := range []string{"objects/ab/abcd", "overlay/upper/deep/er/f", "lower/f", "grant-0/upper/f", ".evidence-123", "scan-77.tmp", "task.sealed", "baseline", "key.age", "secret.age", "recipients"} {
@@ -76,7 +76,7 @@ func TestRun(t *testing.T) {
 	}
 	rep, err := Run(dir, false)
 	must(t, err)
-	removed := []string{".evidence-123", "grant-0", "grant-12", "lower", "objects", "overlay", "scan-77.tmp", "tests"}
+	removed := []string{".evidence-123", "grant-0", "grant-12", "lower", "objects", "overlay", "scan-77.tmp", "staged", "tests"}
 	left := []string{"grant-1", "grant-x", "notes.txt"}
 	if !slices.Equal(rep.Removed, removed) || !slices.Equal(dry.Removed, removed) || !slices.Equal(rep.Left, left) {
 		t.Errorf("removed %v, dry %v, left %v", rep.Removed, dry.Removed, rep.Left)
