@@ -351,6 +351,9 @@ func (r *recording) read() {
 
 // stageFailure is what a later stage reported.
 func stageFailure(b []byte) error {
+	if _, ended := cutWord(b, wordExit); ended {
+		return errors.New("the shim ended early")
+	}
 	m, err := parseMessage(b)
 	if err != nil {
 		return err

@@ -47,7 +47,8 @@ func (r *recording) finish(failure error) error {
 	if err := r.ground.end(); err != nil {
 		r.giveUp(err)
 	}
-	for range r.words { // to the end of the link
+	_ = unix.Shutdown(r.link, unix.SHUT_RDWR) // whoever is left has no more to say
+	for range r.words {
 	}
 	f, note := r.final()
 	r.seal()

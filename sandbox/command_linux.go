@@ -98,9 +98,6 @@ func (p *phase) trace(ready chan<- error) {
 	runtime.LockOSThread() // its tasks belong to this thread, which ends with them
 	t, r, tid := tracer.New(p), p.r, unix.Gettid()
 	t.Abort = r.giveUp
-	if !r.Cgroup {
-		t.Most = int(r.Limits.Processes)
-	}
 	t.Orphaned = func(tid int) bool {
 		parent, ok := r.status(tid, "PPid")
 		return !ok || parent == r.init
@@ -119,8 +116,8 @@ func (p *phase) trace(ready chan<- error) {
 	p.tracer = t
 	err := p.seize(t)
 	ready <- err
-	if err != nil {
-		return
+	if err != nil { // what was seized must end, and be reaped here
+		t.Kill()
 	}
 	_ = t.Wait() // its first error was given to Abort
 }
@@ -169,6 +166,9 @@ func (p *phase) Exec(caller, pid int) (bool, error) {
 		p.executed = true
 		if err := p.r.Limits.set(pid, p.r.Cgroup); err != nil {
 			return false, err
+		}
+		if !p.r.Cgroup { // threads of the shim do not count
+			p.tracer.Most = int(p.r.Limits.Processes)
 		}
 	}
 	return p.r.broker.Executed(caller, pid)
@@ -236,6 +236,7 @@ func (p *phase) wait() {
 
 // stop kills the command. What it started is killed when it has ended.
 func (p *phase) stop() {
+	p.halted = true
 	if p.pidfd >= 0 {
 		_ = unix.PidfdSendSignal(p.pidfd, unix.SIGKILL, nil, 0) // ESRCH: it ended just now
 	}
@@ -271,6 +272,8 @@ func (p *phase) clear(failed bool) error {
 			err = fmt.Errorf("tasks are left under the filter (%v)", e)
 		case p.tracer.Live() != 0:
 			err = fmt.Errorf("%d tasks without an end", p.tracer.Live())
+		case p.exited && !p.executed && !p.halted && p.stopped == 0 && !r.cancel.Load():
+			err = errors.New("the shim ended before it executed the command")
 		}
 		l.Close()
 	}

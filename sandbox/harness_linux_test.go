@@ -105,6 +105,9 @@ func run(t *testing.T, c sandbox.Config) *recorded {
 	if c.Backend == "" {
 		c.Backend = os.Getenv(backVar)
 	}
+	if c.Backend == sandbox.PlainBackend {
+		c = inRunDir(c)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	res, err := sandbox.Run(ctx, c)
@@ -129,8 +132,32 @@ func run(t *testing.T, c sandbox.Config) *recorded {
 	return r
 }
 
-// sourceOf is the place in the workspace that a path of its copy stands for.
+// inRunDir has the scripts of a test name the places of tests and reward where they are
+// without namespaces.
+func inRunDir(c sandbox.Config) sandbox.Config {
+	places := strings.NewReplacer(sandbox.TestsPath, filepath.Join(c.RunDir, "tests"), sandbox.RewardPath, filepath.Join(c.RunDir, "reward"))
+	argv := func(l []string) (out []string) {
+		for _, a := range l {
+			out = append(out, places.Replace(a))
+		}
+		return out
+	}
+	c.Command, c.Setup, c.Grade = argv(c.Command), argv(c.Setup), argv(c.Grade)
+	if p := c.Start.Phases; p != nil {
+		own := *p
+		own.Setup, own.Grade = argv(p.Setup), argv(p.Grade)
+		c.Start.Phases = &own
+	}
+	return c
+}
+
+// sourceOf is the place, as a test names it, that a path in the run folder stands for.
 func sourceOf(c sandbox.Config, p string) string {
+	for _, at := range []string{sandbox.TestsPath, sandbox.RewardPath} {
+		if rest, ok := strings.CutPrefix(p, filepath.Join(c.RunDir, filepath.Base(at))); ok && (rest == "" || rest[0] == '/') {
+			return at + rest
+		}
+	}
 	if rest, ok := strings.CutPrefix(p, filepath.Join(c.RunDir, "workspace")); ok && (rest == "" || rest[0] == '/') {
 		return c.Workspace + rest
 	}

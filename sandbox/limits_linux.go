@@ -95,11 +95,12 @@ func (l Limits) names(cgroup bool) (text []string, args map[string]uint64) {
 	return text, args
 }
 
-// reached notes that the run met a limit.
+// reached notes that the run met a limit, once for each.
 func (r *recording) reached(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !slices.Contains(r.met, what) {
+	id, _, _ := strings.Cut(what, ":")
+	if !slices.ContainsFunc(r.met, func(m string) bool { return strings.HasPrefix(m, id+":") }) {
 		r.met = append(r.met, what)
 	}
 }

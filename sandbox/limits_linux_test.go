@@ -82,6 +82,12 @@ func TestSandboxDiskLimit(t *testing.T) {
 			cfg := phased(t, "", c.script, "echo 1")
 			cfg.Limits.Disk = most
 			r := run(t, cfg)
+			if os.Getenv(backVar) == sandbox.PlainBackend && (name == "tmp" || name == "shared memory") {
+				if !reached(r, "disk") { // there it is the host's: the watch or the result says so
+					t.Errorf("code %d limits %q", r.Code, r.Limits)
+				}
+				return
+			}
 			if ok := r.Code == 0; ok != c.ok || reached(r, "disk") != c.met {
 				t.Errorf("code %d limits %q, want success %v, ended by the watch %v; stderr %q", r.Code, r.Limits, c.ok, c.met, r.stderr)
 			}
@@ -97,11 +103,11 @@ func TestSandboxDiskLimit(t *testing.T) {
 
 // A fork bomb stays small.
 func TestSandboxProcessLimit(t *testing.T) {
-	c := phased(t, "", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 2 & done; ls -d /proc/[0-9]* | wc -l", "echo 1")
+	c := phased(t, "", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 9 & done; sleep 1; cat /proc/[0-9]*/comm 2>/dev/null | grep -c sleep", "echo 1")
 	r := run(t, c)
 	c.RunDir, c.Env, c.Limits.Processes = "", nil, 8
 	limited := run(t, c)
-	if r.stdout != "23\n1\n" || reached(r, "processes") {
+	if r.stdout != "20\n1\n" || reached(r, "processes") {
 		t.Errorf("without a limit: stdout %q limits %q", r.stdout, r.Limits)
 	}
 	// The count itself is killed, or sees no more than there may be.

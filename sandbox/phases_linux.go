@@ -40,6 +40,7 @@ type phase struct {
 	grading  *grading // in the grade phase
 
 	executed bool // the command's first exec was seen
+	halted   bool // stop was called
 	sweeping atomic.Bool
 	left     atomic.Uint32 // processes that sweep killed
 

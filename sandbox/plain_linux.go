@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -88,6 +89,9 @@ func (s *stage) preparePlain(c *Config) error {
 	s.Limits = c.Limits
 	s.Plain = &plain{Source: s.Workspace, Text: []byte(c.ControlText)}
 	s.Workspace = s.own(plainWorkspace)
+	if err := s.plainPlaces(); err != nil {
+		return err
+	}
 	for _, d := range plainFolders {
 		if _, err := os.Lstat(s.own(d)); !errors.Is(err, fs.ErrNotExist) {
 			return refused("RunDir", "a folder without "+d, s.own(d), "use a new folder")
@@ -249,11 +253,17 @@ func (s *stage) clearPlain() error {
 	if s.Plain == nil {
 		return nil
 	}
-	var errs []error
-	for _, d := range plainFolders {
-		errs = append(errs, snapshot.Remove(s.own(d)))
+	for pause := time.Millisecond; ; pause *= 2 {
+		var errs []error
+		for _, d := range plainFolders {
+			errs = append(errs, snapshot.Remove(s.own(d)))
+		}
+		err := errors.Join(errs...)
+		if err == nil || pause > 2*time.Second {
+			return err
+		}
+		time.Sleep(pause) // if the broker was killed, its tracees end a moment later
 	}
-	return errors.Join(errs...)
 }
 
 // wall names the version of Landlock that holds the run, "" without one.
@@ -318,8 +328,12 @@ func (s *stage) wallIn() error {
 	if err := landlock.Restrict(d); err != nil {
 		return err
 	}
-	for _, fd := range []int{linkFD, configFD, cgroupFD} {
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil && (err != unix.EBADF || fd != cgroupFD) {
+	keep := []int{linkFD, configFD}
+	if s.Cgroup {
+		keep = append(keep, cgroupFD)
+	}
+	for _, fd := range keep {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
 			return err
 		}
 	}

@@ -318,15 +318,46 @@ func TestPlainIsNamed(t *testing.T) {
 	}
 }
 
-// Each phase reads the same plan, also after a long one in which the recorder has
-// collected its garbage.
-func TestPlainPhasesAfterLongOne(t *testing.T) {
-	t.Setenv("GOGC", "1")
-	c := phased(t, "true", "i=0; while [ $i -lt 150 ]; do cat /etc/hostname; i=$((i+1)); done >/dev/null 2>&1", "echo 1")
+// A grader that names a place that is not there without namespaces is refused: it would
+// fail, and the answer would seem wrong.
+func TestPlainFixedPlacesAreRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		grade, file string // the grader's script, and one among the hidden tests
+		tests       string
+		refused     bool
+	}{
+		"positive control":      {`sh "$CLEANRUN_TESTS/test.sh"`, `echo 1 > "$CLEANRUN_REWARD_DIR/reward.txt"`, sandbox.TestsPath, false},
+		"at another place":      {`sh "$CLEANRUN_TESTS/test.sh"`, `echo 1 > "$CLEANRUN_REWARD_DIR/reward.txt"; : lib/tests`, "/tests", false},
+		"place or variable":     {`sh "${CLEANRUN_TESTS:-/tests}/test.sh"`, `echo 1 > "${CLEANRUN_REWARD_DIR:-/logs/verifier}/reward.txt"`, "/tests", false},
+		"fixed tests":           {"sh /tests/test.sh", `echo 1 > "$CLEANRUN_REWARD_DIR/reward.txt"`, "/tests", true},
+		"fixed tests, default":  {"sh /cleanrun/tests/test.sh", `echo 1 > "$CLEANRUN_REWARD_DIR/reward.txt"`, sandbox.TestsPath, true},
+		"fixed reward":          {`sh "$CLEANRUN_TESTS/test.sh"`, "echo 1 > /logs/verifier/reward.txt", sandbox.TestsPath, true},
+		"fixed reward, changed": {`sh "$CLEANRUN_TESTS/test.sh"`, "cd '/logs/verifier'; echo 1 > reward.txt", "/tests", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := withTests(t, phased(t, "", "true", c.grade))
+			write(t, filepath.Join(cfg.Tests, "test.sh"), c.file)
+			cfg.Start.Phases.Tests, cfg.Start.Phases.Reward, cfg.Start.Phases.RewardDir = c.tests, journal.RewardFile, "/logs/verifier"
+			cfg.Backend = sandbox.PlainBackend
+			if !c.refused {
+				run(t, cfg).want(t, planted, "1 by 3", "")
+				return
+			}
+			cfg.RunDir, cfg.Env = runDir(t), environment(filepath.Join(t.TempDir(), "home"))
+			_, err := sandbox.Run(t.Context(), cfg)
+			var no *sandbox.Refused
+			if !errors.As(err, &no) || !strings.Contains(no.Want, "without namespaces") || no.Hint == "" {
+				t.Errorf("got %v, want it refused with the reason", err)
+			}
+		})
+	}
+}
+
+// What a long run leaves to the collector of the broker does not take its own
+// configuration from the next phase.
+func TestPlainManyAllocationsBeforeGrading(t *testing.T) {
+	c := phased(t, "", "i=0; while [ $i -lt 20000 ]; do : < /etc/passwd; i=$((i+1)); done", "echo 1")
 	c.Backend = sandbox.PlainBackend
 	r := run(t, c)
-	if r.rewarded() != "1 by 2" {
-		t.Errorf("reward %q, stderr %q", r.rewarded(), r.stderr)
-	}
-	r.closed(t)
+	r.want(t, planted, "1 by 2", "")
 }

@@ -33,6 +33,9 @@ type ungrounded struct {
 	command int // process id of the present phase's command, 0 when it was swept
 }
 
+// patience is how long a process that was killed may take to end.
+const patience = 10 * time.Second
+
 // buildPlain copies the workspace and prepares the ground.
 func (r *recording) buildPlain() error {
 	unix.Umask(0)
@@ -165,7 +168,7 @@ func (u *ungrounded) watch(kind journal.Phase, pid int, greeted *atomic.Bool) er
 			}
 		}
 		if !greeted.Load() { // nobody else would say so: this process holds that end too
-			_, _ = unix.Write(u.theirs, []byte(`{"Error":"the shim ended early"}`))
+			u.tell(OwnFailure << 8)
 			return
 		}
 		p := u.r.now.Load()
@@ -204,6 +207,10 @@ func (u *ungrounded) died(exit int) {
 	if exit < 0 {
 		status = uint32(-exit)
 	}
+	u.tell(status)
+}
+
+func (u *ungrounded) tell(status uint32) {
 	_, _ = unix.Write(u.theirs, []byte(wordExit+string(binary.LittleEndian.AppendUint32(nil, status)))) // nobody listens after kill
 }
 
@@ -261,15 +268,16 @@ func (u *ungrounded) end() error {
 	u.sweep()
 	unix.Close(u.theirs)
 	runtime.KeepAlive(u)
-	for range 1000 {
-		_, err := unix.Wait4(-1, nil, unix.WALL|unix.WNOTHREAD|unix.WNOHANG, nil)
-		if err == unix.ECHILD {
+	for began := time.Now(); time.Since(began) < patience; {
+		pid, err := unix.Wait4(-1, nil, unix.WALL|unix.WNOTHREAD|unix.WNOHANG, nil)
+		switch {
+		case err == unix.ECHILD:
 			return nil
-		}
-		if err != nil && err != unix.EINTR {
+		case err != nil && err != unix.EINTR:
 			return fmt.Errorf("wait for what is left: %w", err)
+		case err == nil && pid == 0:
+			time.Sleep(time.Millisecond)
 		}
-		time.Sleep(time.Millisecond)
 	}
 	return errors.New("a process was never reaped")
 }

@@ -94,7 +94,7 @@ func (b *Broker) Start(l *seccomp.Listener, phase journal.Phase, n int) error {
 			}
 		}
 	}
-	ready := make(chan error)
+	ready := make(chan error, n) // after one error nobody listens
 	for range n {
 		b.group.Go(func() {
 			w, err := b.thread()

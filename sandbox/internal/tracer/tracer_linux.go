@@ -38,7 +38,7 @@ type Tracer struct {
 	Ours     func(tid int) bool // this thread traces it already
 	Abort    func(error)        // ends the run: called once, at the first error
 	Exiting  func(tid int)      // a task is about to end and has still all it had; nil: not asked for
-	Most     int                // tasks that may live at once; 0 is no limit
+	Most     int                // tasks that may live at once; 0 is no limit; Exec may set it
 
 	live    map[int]bool // false: seen to stop, birth not reported yet
 	gone    map[int]int  // died before the birth was reported, with the exit
@@ -122,13 +122,26 @@ func (t *Tracer) Wait() error {
 			return fmt.Errorf("wait: %w", err)
 		}
 		// After an error go on reaping: pid 1 cannot end while a traced zombie
-		// waits.
+		// waits. What was not reported as born is killed here: nobody else knows it.
+		if first != nil {
+			t.kill(pid)
+		}
 		if err := t.event(pid, ws); err != nil && first == nil {
 			first = err
 			t.Abort(err)
+			t.Kill()
 		}
 	}
 }
+
+// Kill kills all tasks that are traced. Call it on the tracing thread.
+func (t *Tracer) Kill() {
+	for tid := range t.live {
+		t.kill(tid)
+	}
+}
+
+func (t *Tracer) kill(tid int) { _ = unix.Kill(tid, unix.SIGKILL) } // it may have ended
 
 func (t *Tracer) event(pid int, ws unix.WaitStatus) error {
 	if ws.Exited() || ws.Signaled() {
