@@ -80,7 +80,7 @@ type GuardKind uint8
 const (
 	GuardReward   GuardKind = iota + 1 // it is where the reward is read
 	GuardDeclared                      // the task names it (Phases.Guard)
-	GuardHook                          // conftest.py, sitecustomize.py, usercustomize.py or *.pth of the run that grading opened
+	GuardHook                          // conftest.py, sitecustomize.py, usercustomize.py or *.pth of the run that grading opened, or a fake tool that it executed
 )
 
 // Decimal tells whether v is a reward or score in its one spelling: an optional

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -113,6 +114,9 @@ func (r *recording) record(signals <-chan os.Signal) error {
 		return err
 	}
 	r.broker = &brokerpkg.Broker{Arch: arch, Recorder: r.rec, Proc: r.proc, Root: r.Root, Observe: r.Start.Observe, Abort: r.giveUp, Plain: r.plainBroker()}
+	for _, d := range filepath.SplitList(lookup(r.Env, "PATH")) {
+		r.broker.Path = append(r.broker.Path, filepath.Clean(d))
+	}
 	if r.Control {
 		r.broker.Control = r.controlAt()
 	}

@@ -36,6 +36,7 @@ type Broker struct {
 	Control  string      // path of the control file, "" for none
 	Abort    func(error) // ends the run; called at most once
 	Plain    *Plain      // of a run without namespaces, else nil
+	Path     []string    // clean folders in which programs are looked for
 
 	Received, Answered, Void atomic.Uint64
 	Busy                     atomic.Int64 // nanoseconds that calls took, summed over the workers

@@ -75,7 +75,7 @@ func (r *Recorder) Hook(f *File, names ...string) bool {
 			continue
 		}
 		if source == p {
-			if f.early.Load() || !f.ours && r.changedEarlier(p) {
+			if r.Early(f, p) {
 				return true
 			}
 			continue
@@ -94,6 +94,12 @@ func (r *Recorder) Hook(f *File, names ...string) bool {
 		}
 	}
 	return false
+}
+
+// Early tells whether the run made f, which has the path p, or changed it there
+// before grading. f is locked.
+func (r *Recorder) Early(f *File, p string) bool {
+	return f.early.Load() || !f.ours && r.changedEarlier(p)
 }
 
 // changedEarlier tells whether the run named p in a write before grading started,
