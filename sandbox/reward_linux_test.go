@@ -4,12 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/sandbox"
@@ -193,65 +188,6 @@ func TestIncident9_Hooks(t *testing.T) {
 }
 
 // A kill in any phase leaves no survivor and no journal that passes for a finished
-// one (incident 20).
-func TestIncident20_KilledInAnyPhase(t *testing.T) {
-	for _, phase := range []string{"setup", "agent", "grade"} {
-		for _, victim := range []string{"launcher", "broker", "pid 1"} {
-			t.Run(phase+" "+victim, func(t *testing.T) {
-				tmp := t.TempDir()
-				ws, dir := folder(t, filepath.Join(tmp, "ws")), filepath.Join(tmp, "run")
-				if err := os.Mkdir(dir, 0o700); err != nil {
-					t.Fatal(err)
-				}
-				folder(t, filepath.Join(tmp, "home"))
-				mark := "97" + strconv.Itoa(os.Getpid()) + "." + strconv.Itoa(len(victim)) + strconv.Itoa(len(phase))
-				l := exec.Command("/proc/self/exe", ws, dir, phase, "(setsid sleep "+mark+" &); echo started; sleep "+mark)
-				l.Env = append(os.Environ(), roleVar+"=launchphases")
-				out, err := l.StdoutPipe()
-				if err != nil {
-					t.Fatal(err)
-				}
-				var errs strings.Builder
-				l.Stderr = &errs
-				if err := l.Start(); err != nil {
-					t.Fatal(err)
-				}
-				defer l.Process.Kill()
-				b := make([]byte, 8)
-				if n, err := out.Read(b); err != nil || string(b[:n]) != "started\n" {
-					l.Wait()
-					if strings.Contains(errs.String(), "not available") {
-						t.Skip(errs.String())
-					}
-					t.Fatalf("%q %v %s", b[:n], err, errs.String())
-				}
-				broker := child(l.Process.Pid)
-				one := child(broker)
-				if broker == 0 || one == 0 {
-					t.Fatalf("broker %d, pid 1 %d", broker, one)
-				}
-				if err := unix.Kill(map[string]int{"launcher": l.Process.Pid, "broker": broker, "pid 1": one}[victim], unix.SIGKILL); err != nil {
-					t.Fatal(err)
-				}
-				l.Wait()
-				var left []int
-				for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-					if left = processes(mark); len(left) == 0 {
-						break
-					}
-				}
-				if len(left) > 0 {
-					t.Errorf("alive after SIGKILL of %s in %s: %v", victim, phase, left)
-				}
-				if l.ProcessState.ExitCode() == 0 {
-					t.Error("the launcher reports success")
-				}
-				notCompleted(t, dir)
-			})
-		}
-	}
-}
-
 // Incident 14: one reward file hidden behind a link, so that the number in the other
 // one would count alone.
 func TestIncident14_RewardFileHidden(t *testing.T) {

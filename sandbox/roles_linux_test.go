@@ -346,7 +346,8 @@ func launchPhasesRole(args []string) int {
 	scripts[args[2]] = args[3]
 	res, err := sandbox.Run(context.Background(), sandbox.Config{
 		Workspace: args[0], RunDir: args[1], Env: environment(filepath.Join(filepath.Dir(args[0]), "home")), Stdout: os.Stdout, Stderr: os.Stderr,
-		Setup: []string{"sh", "-c", scripts["setup"]}, Command: []string{"sh", "-c", scripts["agent"]}, Grade: []string{"sh", "-c", scripts["grade"]},
+		Backend: os.Getenv(backVar),
+		Setup:   []string{"sh", "-c", scripts["setup"]}, Command: []string{"sh", "-c", scripts["agent"]}, Grade: []string{"sh", "-c", scripts["grade"]},
 	})
 	if err != nil {
 		return fail(err)
