@@ -3,6 +3,7 @@ package audit
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cleanrun-dev/cleanrun/verify"
 )
@@ -66,7 +67,9 @@ func (u use) String() string {
 }
 
 // reused finds journals that stand for more than one cell. A journal has one run
-// id and one root; either twice is one journal twice, or two that claim to be.
+// id and one root; either twice is one journal twice, or two that claim to be. A
+// run id is compared within one signer's submissions only: everybody can read it
+// and give it to a run, so it says nothing against whoever had it first.
 func reused(list []*Submission) {
 	uses := map[string][]use{}
 	for _, s := range list {
@@ -75,8 +78,8 @@ func reused(list []*Submission) {
 		}
 		for i := range s.facts {
 			if c := &s.statement.Predicate.Grid[i]; c.State.Attested() {
-				uses["run "+c.Run] = append(uses["run "+c.Run], use{s, i})
-				uses["root "+c.Root] = append(uses["root "+c.Root], use{s, i})
+				run, root := fmt.Sprintf("run %s%s%x", c.Run, signedBy, s.signer.Key), "root "+c.Root
+				uses[run], uses[root] = append(uses[run], use{s, i}), append(uses[root], use{s, i})
 			}
 		}
 	}
@@ -86,13 +89,18 @@ func reused(list []*Submission) {
 		if len(group) < 2 {
 			continue
 		}
+		key, _, _ = strings.Cut(key, signedBy)
 		for _, u := range group {
-			if told[u] || !u.s.guilty(u, group) {
+			id := charge(u, group)
+			if told[u] || id == "" {
 				continue
 			}
 			told[u] = true
 			i := slices.IndexFunc(group, func(other use) bool { return other != u })
-			u.s.at(HeadReused, u.cell, "%s also stands for %s", key, group[i])
+			u.s.at(id, u.cell, "%s also stands for %s", key, group[i])
+			if id == HeadDisputed {
+				continue
+			}
 			a, b := &u.s.statement.Predicate, &group[i].s.statement.Predicate
 			if (a.Agent.Name != b.Agent.Name || a.Model.Name != b.Model.Name) && u.s.fitsAgent(u.cell) {
 				u.s.at(ReceiptOtherAgent, u.cell, "%s is also claimed for agent %q, model %q, by %s", key, b.Agent.Name, b.Model.Name, group[i].s.Dir)
@@ -107,17 +115,30 @@ func (s *Submission) fitsAgent(cell int) bool {
 	return !slices.ContainsFunc(s.Findings, func(f Finding) bool { return f.ID == ReceiptOtherAgent && f.cell == cell })
 }
 
-// guilty tells whether a use is to be reported. If exactly one of the group is
-// by the key that signed the receipt, for the receipt's agent and model, that one
-// is the owner of the run, and the others took it.
-func (s *Submission) guilty(u use, group []use) bool {
-	owners := 0
+// signedBy separates a run id from its signer in a key of uses.
+const signedBy = " by "
+
+// charge is the finding against one use, "" for none. A use owns the run if it is
+// by the key that signed the receipt, for the receipt's agent and model. The only
+// owner is not charged: the others took its run. Of owners with several keys all but
+// one have signed what another recorded, and nothing here tells which.
+func charge(u use, group []use) string {
+	owners, keys := 0, map[[32]byte]bool{}
 	for _, g := range group {
 		if g.owns() {
 			owners++
+			keys[g.s.signer.Key] = true
 		}
 	}
-	return owners != 1 || !u.owns()
+	switch {
+	case !u.owns():
+		return HeadReused
+	case owners == 1:
+		return ""
+	case len(keys) > 1:
+		return HeadDisputed
+	}
+	return HeadReused
 }
 
 func (u use) owns() bool {

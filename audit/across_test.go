@@ -82,6 +82,21 @@ func TestRT81_Replay(t *testing.T) {
 		r := run(policy("runner "+other.Public().String()), a.make(t), b.make(t))
 		expectAll(t, r, 1, none, []string{audit.HeadReused, audit.ReceiptOtherRunner})
 	})
+	t.Run("somebody else's evidence, signed again", func(t *testing.T) {
+		a, b := newKit(), newKit()
+		b.signer, b.runner = other, other
+		r := run(policy("runner "+other.Public().String()), a.make(t), b.make(t))
+		expectAll(t, r, 3, []string{audit.HeadDisputed}, []string{audit.HeadDisputed})
+	})
+	t.Run("control: somebody else's run ids on other runs", func(t *testing.T) {
+		a, b := newKit(), newKit()
+		b.signer, b.runner = other, other
+		for i := range b.attempts {
+			b.attempts[i].Do = func(r *fixture.Run) { fixture.Honest(r); r.Read("/work/c", fixture.Content{Filler: 3}) }
+		}
+		r := run(policy("runner "+other.Public().String()), a.make(t), b.make(t))
+		expectAll(t, r, 0, none, none)
+	})
 	t.Run("for another task", func(t *testing.T) {
 		k := newKit()
 		k.statement = func(s *submission.Statement) {

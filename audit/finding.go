@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -28,6 +29,7 @@ const (
 	AttemptReplaced    = "attempt-replaced-without-evidence" // an earlier attempt is no failure of infrastructure
 	InfrastructureRate = "infrastructure-rate"               // more attempts were replaced than the policy allows
 	HeadReused         = "head-reused"                       // one journal stands for two attempts
+	HeadDisputed       = "head-disputed"                     // two runners have signed receipts of one journal
 	ReceiptOtherAgent  = "receipt-other-agent"               // a receipt of another agent or model than the submission's
 	ReceiptOtherRunner = "receipt-other-runner"              // a receipt signed by another key than the submission
 	SealOther          = "seal-other-benchmark"              // judged by another seal than the submission, or the other submissions, name
@@ -59,6 +61,7 @@ var exits = []struct {
 	{AttemptReplaced, verify.ExitUndecided, "ask the runner why the trial was made again"},
 	{InfrastructureRate, verify.ExitUndecided, "look at the replaced attempts; the policy line require infrastructure-rate allows a share of them"},
 	{HeadReused, verify.ExitInvalid, "one run is one attempt of one submission: ask both runners"},
+	{HeadDisputed, verify.ExitUndecided, "one of the runners has signed what the other recorded: ask both for their recordings"},
 	{ReceiptOtherAgent, verify.ExitInvalid, "the receipt was not made for this agent and model"},
 	{ReceiptOtherRunner, verify.ExitInvalid, "the receipt was signed by somebody else than the submission"},
 	{SealOther, verify.ExitInvalid, "compare only submissions that were judged by one seal"},
@@ -115,5 +118,13 @@ func (s *Submission) sortFindings() {
 			s.found[id] = 0
 		}
 	}
-	slices.SortStableFunc(s.Findings, func(a, b Finding) int { return rank(a.ID) - rank(b.ID) })
+	slices.SortStableFunc(s.Findings, func(a, b Finding) int {
+		last := func(f Finding) int { // what concerns no cell comes after what does
+			if f.cell < 0 {
+				return 1
+			}
+			return 0
+		}
+		return cmp.Or(rank(a.ID)-rank(b.ID), last(a)-last(b), a.cell-b.cell)
+	})
 }
