@@ -272,7 +272,7 @@ func (p *phase) clear(failed bool) error {
 			err = fmt.Errorf("tasks are left under the filter (%v)", e)
 		case p.tracer.Live() != 0:
 			err = fmt.Errorf("%d tasks without an end", p.tracer.Live())
-		case p.exited && !p.executed && !p.halted && p.stopped == 0 && !r.cancel.Load():
+		case p.exited && !p.executed && !p.halted && p.stopped == 0 && !r.cancel.Load() && r.why() == nil:
 			err = errors.New("the shim ended before it executed the command")
 		}
 		l.Close()
