@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"hash"
 	"strings"
 )
 
@@ -235,21 +236,41 @@ func (k TaskKey) Select() [KeySize]byte { return expand(k.k, "cleanrun/v1", "sel
 
 // Dummy is the i-th dummy digest of one padded list. The list's name keeps the
 // dummies of two lists apart.
-func (k TaskKey) Dummy(list string, i uint32) [32]byte { return k.Dummies(list)(i) }
+func (k TaskKey) Dummy(list string, i uint32) [32]byte { return k.Padding().Of(list)(i) }
 
-// Dummies returns Dummy of one list. The function is for one goroutine.
-func (k TaskKey) Dummies(list string) func(i uint32) [32]byte {
+// Padding makes the dummies of all lists of one task: HMAC(K_pad, list || u32 i).
+// It is for one goroutine.
+type Padding struct {
+	short *shortMAC // nil where the platform's SHA-256 state is not ours to read
+	h     hash.Hash
+	sum   []byte
+}
+
+// Padding returns the maker of dummies under k.
+func (k TaskKey) Padding() *Padding {
 	key := expand(k.k, "cleanrun/v1", "pad")
-	h := hmac.New(sha256.New, key[:])
+	return &Padding{short: newShortMAC(0, key), h: hmac.New(sha256.New, key[:])}
+}
+
+// Of returns Dummy of one list. The function holds until the next call of Of.
+func (p *Padding) Of(list string) func(i uint32) [32]byte {
 	msg := fields(list)
 	n := len(msg)
-	var sum []byte
+	msg = append(msg, 0, 0, 0, 0)
+	if m := p.short; m != nil && len(msg) <= headSize+maxShort {
+		m.message(msg)
+		return func(i uint32) (d [32]byte) {
+			binary.BigEndian.PutUint32(m.block[n:], i)
+			m.of(&d)
+			return d
+		}
+	}
 	return func(i uint32) [32]byte {
-		msg = binary.BigEndian.AppendUint32(msg[:n], i)
-		h.Reset()
-		h.Write(msg)
-		sum = h.Sum(sum[:0])
-		return [32]byte(sum)
+		binary.BigEndian.PutUint32(msg[n:], i)
+		p.h.Reset()
+		p.h.Write(msg)
+		p.sum = p.h.Sum(p.sum[:0])
+		return [32]byte(p.sum)
 	}
 }
 

@@ -127,6 +127,24 @@ func TestDerivedKeysDiffer(t *testing.T) {
 	}
 }
 
+// Dummies are the HMAC of the list's name and a number, however long the name is
+// and whatever list came before.
+func TestDummiesEqualHMAC(t *testing.T) {
+	k := audit(t, "a").Task("b", "", "t", [32]byte{}, [32]byte{})
+	pad := k.Padding()
+	for _, n := range []int{0, 11, 46, 47, 48, 300, 5} {
+		list := strings.Repeat("n", n)
+		dummy := pad.Of(list)
+		for _, i := range []uint32{0, 1, 256, 1<<32 - 1} {
+			msg := append(binary.BigEndian.AppendUint32(nil, uint32(n)), list...)
+			want := mac(expand(k.k, "cleanrun/v1", "pad"), binary.BigEndian.AppendUint32(msg, i))
+			if got := dummy(i); got != want || k.Dummy(list, i) != want {
+				t.Errorf("list of %d letters, number %d: got %x, want %x", n, i, got, want)
+			}
+		}
+	}
+}
+
 // The one-block MAC and crypto/hmac agree at every length around the limit.
 func TestDigestEqualsHMAC(t *testing.T) {
 	k := audit(t, "a").Task("b", "", "t", [32]byte{}, [32]byte{})

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"path"
 	"slices"
 	"strings"
@@ -74,15 +75,17 @@ func ParseSet(data []byte) (*Set, error) {
 	if err := dcbor.Unmarshal(data, s); err != nil {
 		return nil, broken(RuleEncoding, "file", err, "the deterministic CBOR of spec/sealed-set.md")
 	}
-	if err := s.check(); err != nil {
+	if err := s.check(s.checkControls); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
 // Marshal checks s as ParseSet does and encodes it. The error is a *SetError.
-func (s *Set) Marshal() ([]byte, error) {
-	if err := s.check(); err != nil {
+func (s *Set) Marshal() ([]byte, error) { return s.marshal(s.checkControls) }
+
+func (s *Set) marshal(controls func() error) ([]byte, error) {
+	if err := s.check(controls); err != nil {
 		return nil, err
 	}
 	data, err := dcbor.Marshal(s)
@@ -130,7 +133,8 @@ func (k Kind) Fits(c Class) bool {
 	return false
 }
 
-func (s *Set) check() error {
+// check holds s to every rule; controls is checkControls, or what does the same.
+func (s *Set) check(controls func() error) error {
 	if s.Version != Version {
 		return broken(RuleVersion, "version", fmt.Sprintf("%q", s.Version), fmt.Sprintf("%q", Version))
 	}
@@ -162,7 +166,7 @@ func (s *Set) check() error {
 			}
 		}
 	}
-	if err := s.checkControls(); err != nil {
+	if err := controls(); err != nil {
 		return err
 	}
 	return s.checkFilter(filtered)
@@ -258,52 +262,6 @@ func compareGroups(a, b Group) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Class, b.Class), bytes.Compare(a.Items, b.Items))
 }
 
-func (s *Set) checkControls() error {
-	if len(s.Controls)%32 != 0 {
-		return broken(RuleLength, "controls", fmt.Sprintf("%d bytes", len(s.Controls)), "a multiple of 32")
-	}
-	if n := len(s.Controls) / 32; n < MinControls {
-		return broken(RuleControls, "controls", n, fmt.Sprintf("at least %d", MinControls))
-	}
-	if s.Control == "" || len(s.Control) > MaxControlText {
-		return broken(RuleControls, "control text", fmt.Sprintf("%d bytes", len(s.Control)), fmt.Sprintf("1 to %d", MaxControlText))
-	}
-	if err := checkOrder("controls", s.Controls); err != nil {
-		return err
-	}
-	// An item that is a control, at its own level or one deeper, would be in
-	// every run, so that a match of it would accuse everybody.
-	// Few of very many digests begin like one of the few controls.
-	var begin [1 << 16 / 64]uint64
-	for d := range digests(s.Controls) {
-		n := binary.BigEndian.Uint16(d[:])
-		begin[n/64] |= 1 << (n % 64)
-	}
-	control := func(d [32]byte) bool {
-		n := binary.BigEndian.Uint16(d[:])
-		return begin[n/64]>>(n%64)&1 != 0 && holds(s.Controls, d)
-	}
-	known := func(where string, d [32]byte) error {
-		if control(d) || control(Control(d)) {
-			return broken(RuleControlled, where, fmt.Sprintf("%x", d[:8]), "no item that is also a control")
-		}
-		return nil
-	}
-	for _, g := range s.Groups {
-		for d := range digests(g.Items) {
-			if err := known("groups", d); err != nil {
-				return err
-			}
-		}
-	}
-	for d := range digests(s.Allowed) {
-		if err := known("allowed", d); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (s *Set) checkFilter(filtered bool) error {
 	if n := len(s.Filter); filtered != (n > 0) {
 		return broken(RuleFilter, "filter", fmt.Sprintf("%d values", n), "values exactly if there are lines, atoms or canaries")
@@ -341,15 +299,15 @@ func checkOrder(where string, list []byte) error {
 }
 
 // holds tells whether a sorted list of digests has d.
-func holds(list []byte, d [32]byte) bool {
-	first := binary.BigEndian.Uint64(d[:])
+func holds(list, d []byte) bool {
+	first := binary.BigEndian.Uint64(d)
 	lo, hi := 0, len(list)/32
 	for lo < hi {
 		mid := (lo + hi) / 2
 		at := list[32*mid : 32*mid+32]
 		c := cmp.Compare(binary.BigEndian.Uint64(at), first)
 		if c == 0 {
-			c = bytes.Compare(at, d[:])
+			c = bytes.Compare(at, d)
 		}
 		switch {
 		case c == 0:
@@ -364,12 +322,4 @@ func holds(list []byte, d [32]byte) bool {
 }
 
 // digests walks a list of 32-byte digests.
-func digests(list []byte) func(yield func([32]byte) bool) {
-	return func(yield func([32]byte) bool) {
-		for d := range slices.Chunk(list, 32) {
-			if !yield([32]byte(d)) {
-				return
-			}
-		}
-	}
-}
+func digests(list []byte) iter.Seq[[]byte] { return slices.Chunk(list, 32) }

@@ -169,6 +169,58 @@ func TestRT24_KeptIsTenths(t *testing.T)          { breakRules(t, "RT24", 1) }
 func TestRT29_OtherProfile(t *testing.T)          { breakRules(t, "RT29", 2) }
 func TestRT91_SizesArePowersOfTwo(t *testing.T)   { breakRules(t, "RT91", 5) }
 
+// RT22: MarshalSealed, which knows what is under the controls, refuses what
+// Marshal refuses, and writes the same otherwise.
+func TestRT22_MarshalSealed(t *testing.T) {
+	var under [][32]byte
+	for i := range 70 {
+		under = append(under, Control([32]byte(digestN(8, i)))) // in no order
+	}
+	sample := func() *Set {
+		s := sampleSet()
+		s.Controls = nil
+		for _, d := range under {
+			s.Controls = append(s.Controls, first32(Control(d))...)
+		}
+		sortList(s.Controls)
+		return s
+	}
+	want, err := sample().Marshal()
+	if err != nil {
+		t.Fatalf("control: %v", err)
+	}
+	if got, err := sample().MarshalSealed(under); err != nil || !bytes.Equal(got, want) {
+		t.Fatalf("control: got %v and %d bytes, want those of Marshal", err, len(got))
+	}
+	for name, c := range map[string]struct {
+		want Rule
+		edit func(*Set) [][32]byte
+	}{
+		"a control is an item": {RuleControlled, func(s *Set) [][32]byte {
+			copy(s.Groups[3].Items, s.Controls[32:64])
+			sortList(s.Groups[3].Items)
+			return under
+		}},
+		"what is under one is an item": {RuleControlled, func(s *Set) [][32]byte {
+			copy(s.Groups[1].Items[64:], under[69][:])
+			sortList(s.Groups[1].Items)
+			return under
+		}},
+		"what is under one is allowed":   {RuleControlled, func(s *Set) [][32]byte { copy(s.Allowed, under[0][:]); sortList(s.Allowed); return under }},
+		"one is not given":               {RuleControls, func(*Set) [][32]byte { return under[1:] }},
+		"another is given":               {RuleControls, func(*Set) [][32]byte { return append(slices.Clone(under[1:]), [32]byte{1}) }},
+		"one is given twice for another": {RuleOrder, func(*Set) [][32]byte { return append(slices.Clone(under[1:]), under[1]) }},
+		"another rule":                   {RuleKept, func(s *Set) [][32]byte { s.Kept = 11; return under }},
+	} {
+		s := sample()
+		_, err := s.MarshalSealed(c.edit(s))
+		var bad *SetError
+		if !errors.As(err, &bad) || bad.Rule != c.want {
+			t.Errorf("%s: got %v, want rule %q", name, err, c.want)
+		}
+	}
+}
+
 func first32(d [32]byte) []byte { return d[:] }
 
 func sortList(b []byte) {

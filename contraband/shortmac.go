@@ -74,6 +74,20 @@ func newShortMAC(class Class, key [KeySize]byte) *shortMAC {
 	return m
 }
 
+// message pads a whole message of at most headSize+maxShort bytes, without the
+// head of an item. No item may follow.
+func (m *shortMAC) message(msg []byte) {
+	m.block = [64]byte{}
+	m.block[copy(m.block[:], msg)] = 0x80
+	binary.BigEndian.PutUint64(m.block[56:], 8*uint64(64+len(msg)))
+}
+
+// of puts the MAC of the padded message into out.
+func (m *shortMAC) of(out *[32]byte) {
+	m.compress(m.inner, &m.block, (*[32]byte)(m.result[:]))
+	m.compress(m.outer, &m.result, out)
+}
+
 // sum puts the MAC of an item of at most maxShort bytes into out.
 func (m *shortMAC) sum(out *[32]byte, item []byte) {
 	copy(m.block[headSize:], item)
@@ -84,8 +98,7 @@ func (m *shortMAC) sum(out *[32]byte, item []byte) {
 		clear(m.block[headSize+n+1 : 56])
 		binary.BigEndian.PutUint64(m.block[56:], 8*uint64(64+headSize+n))
 	}
-	m.compress(m.inner, &m.block, (*[32]byte)(m.result[:]))
-	m.compress(m.outer, &m.result, out)
+	m.of(out)
 }
 
 // compress runs one block on a state and copies the hash words to out. The

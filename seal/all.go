@@ -143,11 +143,12 @@ func (w *sealing) all() (*Built, error) {
 		shared = newOverlaps(w.o.Key)
 		total *= 2
 		w.each(total, func() func(i int) error {
+			f, mem := shared.base.Clone(), new(scratch)
 			return func(i int) error {
 				// What fails here fails again below, where it is reported.
 				if t, err := w.b.entries[i].read(); err == nil {
 					if m, err := t.loadSources(); err == nil {
-						_ = shared.add(i, m)
+						_ = shared.add(i, m, f, mem)
 					}
 				}
 				return nil
@@ -156,8 +157,8 @@ func (w *sealing) all() (*Built, error) {
 		shared.freeze()
 	}
 	w.each(total, func() func(i int) error {
-		h := shared.holder()
-		return func(i int) error { return w.one(i, h.of(i)) }
+		h, mem := shared.holder(), new(scratch)
+		return func(i int) error { return w.one(i, h.of(i), mem) }
 	})
 	if w.fatal != nil {
 		return nil, w.fatal
@@ -205,7 +206,7 @@ func (w *sealing) each(total uint64, worker func() func(i int) error) {
 }
 
 // one seals one task. An error is not about the task.
-func (w *sealing) one(i int, h *holder) error {
+func (w *sealing) one(i int, h *holder, mem *scratch) error {
 	e := w.b.entries[i]
 	bad := func(kind, at, reason string) {
 		w.mu.Lock()
@@ -238,7 +239,7 @@ func (w *sealing) one(i int, h *holder) error {
 	if err != nil {
 		return err
 	}
-	_, payload, sum, err := sealTask(m, w.o.Key, control, h)
+	_, payload, sum, err := sealTask(m, w.o.Key, control, h, mem)
 	if err != nil {
 		return failed(err)
 	}
@@ -301,6 +302,7 @@ func (w *sealing) build() (*Built, error) {
 		left[p.Task] = true
 	}
 	var tree merkle.Tree
+	weak, weakIn := 0, 0
 	for i, s := range w.sets {
 		if s == nil || left[w.names[i]] {
 			continue
@@ -308,9 +310,15 @@ func (w *sealing) build() (*Built, error) {
 		out.Tasks = append(out.Tasks, s.TaskSeal)
 		out.sets = append(out.sets, s.spooled)
 		tree.Push(s.leaf)
+		if n := s.Weak(); n > 0 {
+			weak, weakIn = weak+n, weakIn+1
+		}
 	}
 	if len(out.sets) == 0 {
 		return nil, &BadTasksError{Benchmark: w.b.Name, Tasks: len(w.names), Problems: w.problems}
+	}
+	if weak > 0 {
+		w.warnings = append(w.warnings, fmt.Sprintf("lines or files too short or too weak to seal: %d, in %d of %d tasks; a run that reads nothing else is not noticed", weak, weakIn, len(out.sets)))
 	}
 	slices.Sort(w.warnings)
 	out.Warnings = slices.Compact(w.warnings)

@@ -33,6 +33,7 @@ func (e *LeakError) Error() string {
 // A search looks for all items of all piles in what a run is given.
 type search struct {
 	f        *canon.Fingerprinter
+	mem      *scratch
 	items    *items
 	piles    []*pile
 	prompted []bool // by number: what the prompt holds
@@ -43,22 +44,23 @@ type search struct {
 	depth    int     // of packs in objects of packs
 }
 
-func newSearch(c *cutter, warn func(string, ...any)) *search {
+func newSearch(c *cutter, mem *scratch, warn func(string, ...any)) *search {
 	n := len(c.items.list)
-	s := &search{items: &c.items, piles: c.piles, prompted: make([]bool, n), allowed: make([]bool, n), warn: warn}
-	var ranks [2][]uint32
-	var values []uint32
+	s := &search{items: c.items, piles: c.piles, prompted: make([]bool, n), allowed: make([]bool, n), warn: warn, mem: mem}
+	ranks := [2][]uint32{mem.ranks[0][:0], mem.ranks[1][:0]}
+	values := mem.values[:0]
 	for i := range c.items.list {
 		switch it := &c.items.list[i]; {
 		case it.class == contraband.ClassShingle:
-			ranks[0] = append(ranks[0], c.f.Rank(it.class, it.plain))
+			ranks[0] = append(ranks[0], it.rank)
 		case it.class == contraband.ClassShingle24:
-			ranks[1] = append(ranks[1], c.f.Rank(it.class, it.plain))
+			ranks[1] = append(ranks[1], it.rank)
 		case it.class.Filtered():
 			values = append(values, c.f.FilterValue(it.class, it.plain))
 		}
 	}
-	s.f = c.f.Everywhere(values, ranks[0], ranks[1])
+	s.f = c.f.Everywhere(mem.find, values, ranks[0], ranks[1])
+	mem.find, mem.ranks, mem.values = s.f, ranks, values
 	return s
 }
 
@@ -147,7 +149,11 @@ func (s *search) object(name string, r io.ReaderAt, size int64, id []byte) (hits
 	h := sha256.New()
 	stream := s.f.Whole(true)
 	var find packFinder
-	if _, err = io.Copy(io.MultiWriter(h, &find, writer(func(p []byte) { stream.Chunk(p, emit); other.chunk(p) })), io.NewSectionReader(r, 0, size)); err != nil {
+	all := io.MultiWriter(h, &find, writer(func(p []byte) { stream.Chunk(p, emit); other.chunk(p) }))
+	if s.mem.copy == nil {
+		s.mem.copy = make([]byte, 32<<10)
+	}
+	if _, err = io.CopyBuffer(all, io.NewSectionReader(r, 0, size), s.mem.copy); err != nil {
 		return nil, sum, fmt.Errorf("%s: %w", name, err)
 	}
 	stream.End(emit)

@@ -16,14 +16,17 @@ import (
 // key and the control text (NewControl) alone: the same ones give the same
 // bytes. A *LeakError says that the task gives its answer away.
 func Build(m *Material, audit contraband.AuditKey, control string) (*contraband.Set, *Summary, error) {
-	set, _, sum, err := sealTask(m, audit.Benchmark(m.Task.Benchmark, m.Task.Period), control, nil)
+	set, _, sum, err := sealTask(m, audit.Benchmark(m.Task.Benchmark, m.Task.Period), control, nil, new(scratch))
+	if err == nil {
+		sum.warnUncovered()
+	}
 	return set, sum, err
 }
 
 // sealTask is Build under a benchmark's key. It returns the set's payload too. What
 // a run is given is also searched for other tasks' answers, unless overlap is
 // nil.
-func sealTask(m *Material, bench contraband.BenchmarkKey, control string, overlap *holder) (*contraband.Set, []byte, *Summary, error) {
+func sealTask(m *Material, bench contraband.BenchmarkKey, control string, overlap *holder, mem *scratch) (*contraband.Set, []byte, *Summary, error) {
 	fail := func(err error) (*contraband.Set, []byte, *Summary, error) { return nil, nil, nil, err }
 	t := m.Task
 	prompt := sha256.Sum256(m.Prompt)
@@ -31,12 +34,12 @@ func sealTask(m *Material, bench contraband.BenchmarkKey, control string, overla
 	key := bench.Task(t.ID, prompt, baseline)
 	sum := &Summary{Benchmark: t.Benchmark, Task: t.ID}
 
-	c := newCutter(canon.New(key, nil))
-	c.items.expect(m.size() / 14)
+	mem.lists, mem.cut = mem.lists[:0], canon.Again(mem.cut, key)
+	c := newCutter(mem.cut, mem)
 	if err := c.all(m); err != nil {
 		return fail(err)
 	}
-	find := newSearch(c, sum.warn)
+	find := newSearch(c, mem, sum.warn)
 	find.overlap = overlap
 	defer find.close()
 	if err := find.prompt(m.Prompt); err != nil {
@@ -56,21 +59,23 @@ func sealTask(m *Material, bench contraband.BenchmarkKey, control string, overla
 		Control: control,
 	}
 	s.KeyCommit = key.Commit(s.Commitment, t.Period)
+	pad := key.Padding()
 	for i, p := range c.piles {
-		s.Groups = append(s.Groups, p.groups(key, i, find, sum)...)
+		s.Groups = append(s.Groups, p.groups(pad, i, find, mem, sum)...)
 	}
 	slices.SortFunc(s.Groups, compareGroups)
 	// Two sources with the same items, all of them real, are one group.
 	s.Groups = slices.CompactFunc(s.Groups, func(a, b contraband.Group) bool { return compareGroups(a, b) == 0 })
-	s.Allowed = allowedList(key, find)
-	s.Filter = filterList(key, s.Groups, find)
+	s.Allowed = allowedList(pad, find, mem)
+	s.Filter = filterList(pad, s.Groups, find)
 	s.Kept = kept(find, sum)
 	s.Small = small(find)
-	if err := sealControls(s, c.f, control); err != nil {
+	controls, err := sealControls(s, c.f, control)
+	if err != nil {
 		return fail(err)
 	}
 	sum.finish(s, find.allowed)
-	payload, err := s.Marshal()
+	payload, err := s.MarshalSealed(controls)
 	if err != nil {
 		return fail(err)
 	}
@@ -107,18 +112,18 @@ func (c *cutter) all(m *Material) error {
 		if len(form) < contraband.CanarySize || canon.Poor(form[:contraband.CanarySize]) {
 			return t.errorf(text, "got a canary of %d letters and digits, want at least %d, of at least 8 kinds at its beginning; draw a random one", len(form), contraband.CanarySize)
 		}
-		c.add(c.pile(contraband.KindCanary, text, text.Item), contraband.ClassCanary, form[:contraband.CanarySize])
+		c.add(c.pile(contraband.KindCanary, text, text.Item), contraband.ClassCanary, form[:contraband.CanarySize], 0)
 	}
 	return nil
 }
 
 // groups pads what is left of a pile after subtraction.
-func (p *pile) groups(key contraband.TaskKey, index int, find *search, sum *Summary) (list []contraband.Group) {
+func (p *pile) groups(pad *contraband.Padding, index int, find *search, mem *scratch, sum *Summary) (list []contraband.Group) {
 	for class := contraband.ClassCanary; class <= contraband.ClassAtom; class++ {
 		if len(p.items[class]) == 0 {
 			continue
 		}
-		digests := make([][32]byte, 0, padded(len(p.items[class])))
+		digests := mem.digests[:0]
 		for _, id := range p.items[class] {
 			if !find.allowed[id] {
 				digests = append(digests, find.items.list[id].s)
@@ -128,7 +133,7 @@ func (p *pile) groups(key contraband.TaskKey, index int, find *search, sum *Summ
 		if n == 0 {
 			continue
 		}
-		items := pad(key, fmt.Sprintf("group %d %d %d", index, p.kind, class), digests, padded(n))
+		items := mem.pad(pad, fmt.Sprintf("group %d %d %d", index, p.kind, class), digests, padded(n))
 		g := contraband.Group{Kind: p.kind, Class: class, Items: items,
 			Threshold: contraband.Threshold(class, len(items)/32, n)}
 		list = append(list, g)
@@ -157,23 +162,37 @@ func padded(n int) int {
 	return size
 }
 
-// pad adds dummies up to size, sorts and joins. It may write behind digests.
-func pad(key contraband.TaskKey, list string, digests [][32]byte, size int) []byte {
-	all := slices.Grow(digests, size-len(digests))
-	dummy := key.Dummies(list)
-	for i := uint32(0); len(all) < size; i++ {
-		all = append(all, dummy(i))
-	}
-	all = sortDigests(all)
-	out := make([]byte, 0, 32*len(all))
-	for i := range all {
-		out = append(out, all[i][:]...)
-	}
-	return out
+// scratch is memory that one goroutine uses for task after task.
+type scratch struct {
+	items     items
+	cut, find *canon.Fingerprinter // of the last task
+	ranks     [2][]uint32
+	values    []uint32
+	copy      []byte     // for io.CopyBuffer
+	digests   [][32]byte // of one list
+	sorted    [][32]byte
+	start     []uint32
+	lists     []byte // all lists of one task
 }
 
-func allowedList(key contraband.TaskKey, find *search) []byte {
-	var digests [][32]byte
+// pad adds dummies up to size, sorts and joins. digests stand in mem.digests, if
+// they have room there; the result in mem.lists.
+func (mem *scratch) pad(pad *contraband.Padding, list string, digests [][32]byte, size int) []byte {
+	dummy := pad.Of(list)
+	for i := uint32(0); len(digests) < size; i++ {
+		digests = append(digests, dummy(i))
+	}
+	mem.digests = digests
+	mem.sorted, mem.start = sortDigests(digests, mem.sorted, mem.start)
+	begin := len(mem.lists)
+	for i := range mem.sorted {
+		mem.lists = append(mem.lists, mem.sorted[i][:]...)
+	}
+	return mem.lists[begin:len(mem.lists):len(mem.lists)]
+}
+
+func allowedList(pad *contraband.Padding, find *search, mem *scratch) []byte {
+	digests := mem.digests[:0]
 	for id, ok := range find.allowed {
 		if ok {
 			digests = append(digests, find.items.list[id].s)
@@ -182,12 +201,12 @@ func allowedList(key contraband.TaskKey, find *search) []byte {
 	if len(digests) == 0 {
 		return []byte{}
 	}
-	return pad(key, "allowed", digests, padded(len(digests)))
+	return mem.pad(pad, "allowed", digests, padded(len(digests)))
 }
 
 // filterList is padded to what the padded groups would need, so that it tells
 // no more than they do.
-func filterList(key contraband.TaskKey, groups []contraband.Group, find *search) []uint32 {
+func filterList(pad *contraband.Padding, groups []contraband.Group, find *search) []uint32 {
 	size := 0
 	for _, g := range groups {
 		if g.Class.Filtered() {
@@ -198,7 +217,7 @@ func filterList(key contraband.TaskKey, groups []contraband.Group, find *search)
 	if size == 0 {
 		return list
 	}
-	seen := map[uint32]bool{}
+	seen := make(map[uint32]bool, padded(size))
 	add := func(v uint32) {
 		if !seen[v] {
 			seen[v] = true
@@ -210,7 +229,7 @@ func filterList(key contraband.TaskKey, groups []contraband.Group, find *search)
 			add(find.f.FilterValue(it.class, it.plain))
 		}
 	}
-	dummy := key.Dummies("filter")
+	dummy := pad.Of("filter")
 	for i := uint32(0); len(list) < padded(size); i++ {
 		d := dummy(i)
 		add(uint32(d[0])<<16 | uint32(d[1])<<8 | uint32(d[2]))
@@ -269,24 +288,28 @@ func small(find *search) bool {
 }
 
 // sealControls cuts the control text as a scanner will, and publishes its
-// shingles one level deeper.
-func sealControls(s *contraband.Set, f *canon.Fingerprinter, control string) error {
-	var list [][32]byte
-	seen := map[[32]byte]bool{}
+// shingles one level deeper. It returns the shingles' digests.
+func sealControls(s *contraband.Set, f *canon.Fingerprinter, control string) (list [][32]byte, err error) {
+	list = make([][32]byte, 0, 256)
 	f.Object([]byte(control), false, func(class contraband.Class, d [32]byte) {
-		if class == contraband.ClassShingle && !seen[d] {
-			seen[d] = true
-			list = append(list, contraband.Control(d))
+		if class == contraband.ClassShingle {
+			list = append(list, d)
 		}
 	})
-	if len(list) < contraband.MinControls {
-		return fmt.Errorf("control text: got %d shingles, want at least %d; draw a new one", len(list), contraband.MinControls)
-	}
 	slices.SortFunc(list, func(a, b [32]byte) int { return bytes.Compare(a[:], b[:]) })
-	for _, c := range list {
+	if list = slices.Compact(list); len(list) < contraband.MinControls {
+		return nil, fmt.Errorf("control text: got %d shingles, want at least %d; draw a new one", len(list), contraband.MinControls)
+	}
+	shown := make([][32]byte, len(list))
+	for i, d := range list {
+		shown[i] = contraband.Control(d)
+	}
+	slices.SortFunc(shown, func(a, b [32]byte) int { return bytes.Compare(a[:], b[:]) })
+	s.Controls = make([]byte, 0, 32*len(shown))
+	for _, c := range shown {
 		s.Controls = append(s.Controls, c[:]...)
 	}
-	return nil
+	return list, nil
 }
 
 // The control text is syllables: it goes through every reading and form as an
@@ -307,6 +330,7 @@ func NewControl(random io.Reader) (string, error) {
 		return "", fmt.Errorf("control text: %w", err)
 	}
 	var b strings.Builder
+	b.Grow(len(controlHead) + 3*len(draw))
 	b.WriteString(controlHead)
 	for i, d := range draw {
 		b.WriteByte(consonants[d>>4])

@@ -87,7 +87,7 @@ func TestRT17_SetOfPaddingOnly(t *testing.T) {
 		}
 		for i := range s.Groups {
 			g := &s.Groups[i]
-			g.Items = pad(key, "nothing "+string(rune('a'+i)), nil, len(g.Items)/32)
+			g.Items = new(scratch).pad(key.Padding(), "nothing "+string(rune('a'+i)), nil, len(g.Items)/32)
 		}
 		slices.SortFunc(s.Groups, compareGroups)
 	}, nil)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
@@ -26,15 +27,16 @@ type pile struct {
 // A cutter makes piles and counts what is too weak for one.
 type cutter struct {
 	f         *canon.Fingerprinter
-	items     items
+	items     *items
 	piles     []*pile
 	sources   map[contraband.Kind]uint32
 	uncovered map[contraband.Kind]uint32
 	slim      bool // what may stand in two tasks, ids, titles and the like, and short shingles are left out
 }
 
-func newCutter(f *canon.Fingerprinter) *cutter {
-	return &cutter{f: f, sources: map[contraband.Kind]uint32{}, uncovered: map[contraband.Kind]uint32{}}
+func newCutter(f *canon.Fingerprinter, m *scratch) *cutter {
+	m.items.reset()
+	return &cutter{f: f, items: &m.items, sources: map[contraband.Kind]uint32{}, uncovered: map[contraband.Kind]uint32{}}
 }
 
 func (c *cutter) pile(kind contraband.Kind, at Text, label string) *pile {
@@ -44,9 +46,9 @@ func (c *cutter) pile(kind contraband.Kind, at Text, label string) *pile {
 	return p
 }
 
-// add puts an item into the last pile. plain is kept.
-func (c *cutter) add(p *pile, class contraband.Class, plain []byte) {
-	id, _ := c.items.add(class, c.f.Digest(class, plain), plain)
+// add puts an item into the last pile. plain is kept. rank is that of a shingle.
+func (c *cutter) add(p *pile, class contraband.Class, plain []byte, rank uint32) {
+	id := c.items.add(class, c.f.Digest(class, plain), plain, rank)
 	if it := &c.items.list[id]; it.pile != len(c.piles) {
 		it.pile = len(c.piles)
 		p.items[class] = append(p.items[class], id)
@@ -86,8 +88,8 @@ func (c *cutter) file(s *source) error {
 		return r.err
 	}
 	if r.whole {
-		c.add(p, contraband.ClassRaw, r.raw[:])
-		c.add(p, contraband.ClassCanonical, r.canonical[:])
+		c.add(p, contraband.ClassRaw, r.raw[:], 0)
+		c.add(p, contraband.ClassCanonical, r.canonical[:], 0)
 	}
 	weak := c.runs(p, r.runs)
 	if !s.patch && !s.changes {
@@ -117,9 +119,7 @@ func (c *cutter) runs(p *pile, runs []run) (weak uint32) {
 			if class == contraband.ClassShingle24 && c.slim {
 				continue
 			}
-			for _, s := range c.f.Shingles(class, form) {
-				c.add(p, class, s)
-			}
+			c.f.Shingles(class, form, func(s []byte, rank uint32) { c.add(p, class, s, rank) })
 		}
 		if len(form) < canon.Window(contraband.ClassShingle) {
 			short = append(short, r)
@@ -133,7 +133,7 @@ func (c *cutter) runs(p *pile, runs []run) (weak uint32) {
 			switch {
 			case len(form) > canon.MaxLine:
 			case len(form) >= canon.MinLine && !canon.Poor(form):
-				c.add(p, contraband.ClassLine, form)
+				c.add(p, contraband.ClassLine, form, 0)
 			default:
 				weak++
 			}
@@ -148,15 +148,13 @@ func (c *cutter) phrase(kind contraband.Kind, t Text) {
 	p := c.pile(kind, t, t.Item)
 	form := canon.Canonical([]byte(t.Value))
 	if len(form) >= canon.MinLine && len(form) <= canon.MaxLine && !canon.Poor(form) {
-		c.add(p, contraband.ClassLine, form)
+		c.add(p, contraband.ClassLine, form, 0)
 	}
 	if atom, ok := canon.Atom(t.Value); ok && bitsOf(atom) >= minBits {
-		c.add(p, contraband.ClassAtom, atom)
+		c.add(p, contraband.ClassAtom, atom, 0)
 	}
 	if !c.slim {
-		for _, s := range c.f.Shingles(contraband.ClassShingle24, form) {
-			c.add(p, contraband.ClassShingle24, s)
-		}
+		c.f.Shingles(contraband.ClassShingle24, form, func(s []byte, rank uint32) { c.add(p, contraband.ClassShingle24, s, rank) })
 	}
 	if p.n == 0 {
 		c.uncovered[kind]++
@@ -194,66 +192,109 @@ func bitsOf(atom []byte) float64 {
 type item struct {
 	class contraband.Class
 	s     [32]byte
-	plain []byte // kept where a filter value or a rank is made of it
+	plain []byte // kept where a filter value is made of it
+	rank  uint32 // of a shingle
 	pile  int    // the last one that took it
 }
 
 // items are the distinct items of one task: one that two sources have is one
-// item. They are found by half of their keyed digest; the whole decides.
+// item. Their keyed digests are spread evenly: a table that the leading bits
+// point into finds them.
 type items struct {
-	ids  map[[16]byte]int32
-	list []item
+	list  []item
+	table []int32 // number of the item and 1, at or after its place; 0 is none
+	shift uint    // from the first 64 bits of a digest to its place
 }
 
-// expect makes room for n items.
-func (t *items) expect(n int) {
-	t.ids = make(map[[16]byte]int32, n)
-	t.list = make([]item, 0, n)
-}
+// manyItems is how many a table holds whose memory is kept for the next task.
+const manyItems = 1 << 16
 
-func half(s *[32]byte) [16]byte { return [16]byte(s[:]) }
+// reset empties t and keeps its memory.
+func (t *items) reset() {
+	if len(t.list) > manyItems {
+		*t = items{}
+		return
+	}
+	clear(t.list)
+	t.list = t.list[:0]
+	clear(t.table)
+}
 
 // add returns the number of an item, of a new one if it is not there.
-func (t *items) add(class contraband.Class, s [32]byte, plain []byte) (id int32, fresh bool) {
-	if id, ok := t.find(class, &s); ok {
-		return id, false
+func (t *items) add(class contraband.Class, s [32]byte, plain []byte, rank uint32) (id int32) {
+	if 2*len(t.list) >= len(t.table) {
+		t.grow()
 	}
-	if t.ids == nil {
-		t.ids = map[[16]byte]int32{}
+	at := t.place(&s)
+	for ; t.table[at] != 0; at = (at + 1) % len(t.table) {
+		if id := t.table[at] - 1; t.is(id, class, &s) {
+			return id
+		}
 	}
-	id = int32(len(t.list))
-	t.ids[half(&s)] = id
-	t.list = append(t.list, item{class: class, s: s, plain: plain, pile: -1})
-	return id, true
+	if !class.Filtered() {
+		plain = nil
+	}
+	t.list = append(t.list, item{class: class, s: s, plain: plain, rank: rank, pile: -1})
+	t.table[at] = int32(len(t.list))
+	return int32(len(t.list)) - 1
 }
 
 func (t *items) find(class contraband.Class, s *[32]byte) (id int32, ok bool) {
-	id, ok = t.ids[half(s)]
-	return id, ok && t.list[id].s == *s && t.list[id].class == class
+	if len(t.list) == 0 {
+		return 0, false
+	}
+	for at := t.place(s); t.table[at] != 0; at = (at + 1) % len(t.table) {
+		if id := t.table[at] - 1; t.is(id, class, s) {
+			return id, true
+		}
+	}
+	return 0, false
+}
+
+func (t *items) is(id int32, class contraband.Class, s *[32]byte) bool {
+	return t.list[id].s == *s && t.list[id].class == class
+}
+
+func (t *items) place(s *[32]byte) int { return int(binary.BigEndian.Uint64(s[:]) >> t.shift) }
+
+func (t *items) grow() {
+	size, shift := 1<<12, uint(64-12)
+	for ; size < 4*(len(t.list)+1); size *= 2 {
+		shift--
+	}
+	t.table, t.shift = make([]int32, size), shift
+	for id := range t.list {
+		at := t.place(&t.list[id].s)
+		for ; t.table[at] != 0; at = (at + 1) % len(t.table) {
+		}
+		t.table[at] = int32(id) + 1
+	}
 }
 
 // sortDigests sorts keyed digests, which are spread evenly: each is put near its
-// place by its leading bits, and a pass of insertion does the rest.
-func sortDigests(list [][32]byte) [][32]byte {
+// place by its leading bits, and a pass of insertion does the rest. The result is
+// in out's memory, as is start, if they are large enough.
+func sortDigests(list, out [][32]byte, start []uint32) ([][32]byte, []uint32) {
 	n := uint64(len(list))
-	if n < 2 {
-		return list
-	}
 	place := func(d *[32]byte) uint64 { return binary.BigEndian.Uint64(d[:]) >> 32 * n >> 32 }
-	start := make([]uint32, n+1)
+	start = slices.Grow(start[:0], int(n)+1)[:n+1]
+	clear(start)
 	for i := range list {
 		start[place(&list[i])+1]++
 	}
 	for i := range n {
 		start[i+1] += start[i]
 	}
-	out := make([][32]byte, n)
+	out = slices.Grow(out[:0], int(n))[:n]
 	for i := range list {
 		at := &start[place(&list[i])]
 		out[*at] = list[i]
 		*at++
 	}
 	for i := 1; i < len(out); i++ {
+		if !less(&out[i], &out[i-1]) {
+			continue
+		}
 		d := out[i]
 		j := i
 		for ; j > 0 && less(&d, &out[j-1]); j-- {
@@ -261,7 +302,7 @@ func sortDigests(list [][32]byte) [][32]byte {
 		}
 		out[j] = d
 	}
-	return out
+	return out, start
 }
 
 func less(a, b *[32]byte) bool {

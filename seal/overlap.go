@@ -1,8 +1,10 @@
 package seal
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	mathbits "math/bits"
 	"slices"
 	"sync"
 
@@ -12,36 +14,41 @@ import (
 
 // overlaps finds what the tasks of one benchmark give away of each other. Items
 // of two tasks cannot be compared once they are sealed, since their keys differ:
-// here all are cut under one key that is used for nothing else.
+// here all are cut under one key that is used for nothing else, and compared by
+// hashes that this process keeps for itself.
 //
 // All ground truth is added first. Then each task's workspace is searched for
 // the items of all others, in the same pass as for its own; what stands in many
 // workspaces is read once.
 type overlaps struct {
-	key  contraband.TaskKey
 	base *canon.Fingerprinter // to cut with
 
 	mu     sync.Mutex
-	heads  map[uint64]int32 // from the beginning of a digest to its first owner
-	owners []owner
+	owners []owner // ascending by item after freeze
 	piles  []sharedPile
 	ranks  []uint32 // of shingles
 	values []uint32 // of lines, atoms and canaries
 
-	f    *canon.Fingerprinter // to search with; made by freeze
-	seen map[string]*content
-	held []holding
+	f     *canon.Fingerprinter // to search with; made by freeze
+	start []uint32             // where in owners the items with these leading bits begin
+	shift uint                 // from an item to its leading bits
+	seen  map[string]*content
+	held  []holding
 }
 
-// An owner is one pile that has an item; next is another, -1 the end.
-type owner struct{ pile, next int32 }
+// An owner is one pile that has an item.
+type owner struct {
+	item  uint64 // hash
+	pile  int32
+	class contraband.Class
+}
 
 // A sharedPile is what is kept of a pile: no item of it.
 type sharedPile struct {
 	task  int32 // number of the task
 	kind  contraband.Kind
 	label string
-	count [contraband.ClassAtom + 1]int
+	count classCounts
 }
 
 // content is one content that some workspace or prompt holds. hits, the first
@@ -60,14 +67,13 @@ type holding struct {
 
 func newOverlaps(bench contraband.BenchmarkKey) *overlaps {
 	key := bench.Task("cleanrun/overlap", [32]byte{}, [32]byte{})
-	return &overlaps{key: key, base: canon.New(key, nil), heads: map[uint64]int32{}, seen: map[string]*content{}}
+	return &overlaps{base: canon.New(key, nil).Plain(), seen: map[string]*content{}}
 }
 
-// add cuts one task's ground truth.
-func (o *overlaps) add(task int, m *Material) error {
-	c := newCutter(o.base.Clone())
+// add cuts one task's ground truth with f, a clone of o.base.
+func (o *overlaps) add(task int, m *Material, f *canon.Fingerprinter, mem *scratch) error {
+	c := newCutter(f, mem)
 	c.slim = true
-	c.items.expect(m.size() / 30)
 	if err := c.all(m); err != nil {
 		return err
 	}
@@ -83,17 +89,10 @@ func (o *overlaps) add(task int, m *Material) error {
 			shared.count[class] = len(ids)
 			for _, id := range ids {
 				it := &c.items.list[id]
-				key := binary.BigEndian.Uint64(it.s[:])
-				next, ok := o.heads[key]
-				if !ok {
-					next = -1
-				}
-				o.heads[key] = int32(len(o.owners))
-				o.owners = append(o.owners, owner{pile, next})
+				o.owners = append(o.owners, owner{binary.BigEndian.Uint64(it.s[:]), pile, it.class})
 				switch {
-				case ok:
 				case it.class == contraband.ClassShingle:
-					o.ranks = append(o.ranks, c.f.Rank(it.class, it.plain))
+					o.ranks = append(o.ranks, it.rank)
 				case it.class.Filtered():
 					o.values = append(o.values, c.f.FilterValue(it.class, it.plain))
 				}
@@ -104,10 +103,51 @@ func (o *overlaps) add(task int, m *Material) error {
 	return nil
 }
 
-// freeze ends the adding.
+// freeze ends the adding. The items are spread evenly: they are put in order by
+// their leading bits, and then where several have the same.
 func (o *overlaps) freeze() {
-	o.f = o.base.Everywhere(o.values, o.ranks, nil)
+	o.f = o.base.Everywhere(nil, o.values, o.ranks, nil)
 	o.ranks, o.values = nil, nil
+	bits := max(1, mathbits.Len(uint(len(o.owners)))-2)
+	o.shift = uint(64 - bits)
+	o.start = make([]uint32, 1<<bits+1)
+	for i := range o.owners {
+		o.start[o.owners[i].item>>o.shift+1]++
+	}
+	for i := range 1 << bits {
+		o.start[i+1] += o.start[i]
+	}
+	next := slices.Clone(o.start)
+	sorted := make([]owner, len(o.owners))
+	for _, e := range o.owners {
+		at := &next[e.item>>o.shift]
+		sorted[*at] = e
+		*at++
+	}
+	o.owners = sorted
+	for i := range 1 << bits {
+		slices.SortFunc(sorted[o.start[i]:o.start[i+1]], func(a, b owner) int {
+			return cmp.Or(cmp.Compare(a.item, b.item), cmp.Compare(a.pile, b.pile), cmp.Compare(a.class, b.class))
+		})
+	}
+}
+
+// first is the first owner of an item.
+func (o *overlaps) first(item uint64) (head int32, ok bool) {
+	lo, hi := o.start[item>>o.shift], o.start[item>>o.shift+1]
+	for ; lo < hi && o.owners[lo].item <= item; lo++ {
+		if o.owners[lo].item == item {
+			return int32(lo), true
+		}
+	}
+	return 0, false
+}
+
+// end is behind the last owner of the item whose first owner is head.
+func (o *overlaps) end(head int32) (end int32) {
+	for end = head + 1; int(end) < len(o.owners) && o.owners[end].item == o.owners[head].item; end++ {
+	}
+	return end
 }
 
 // A holder searches what one task's run is given. It is used by one goroutine.
@@ -160,7 +200,7 @@ func (h *holder) begin(name string, id []byte) *look {
 }
 
 func (l *look) emit(_ contraband.Class, s [32]byte) {
-	if head, ok := l.h.o.heads[binary.BigEndian.Uint64(s[:])]; ok {
+	if head, ok := l.h.o.first(binary.BigEndian.Uint64(s[:])); ok {
 		if l.hits == nil {
 			l.hits = map[int32]bool{}
 		}

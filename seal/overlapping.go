@@ -25,16 +25,15 @@ func (o *overlaps) findings(names []string) (given, same []overlap, warnings []s
 	own := o.ownGiven()
 	// What objects hold of other tasks.
 	slices.SortStableFunc(o.held, func(a, b holding) int { return cmp.Or(cmp.Compare(a.task, b.task), cmp.Compare(a.name, b.name)) })
-	classes := o.classOf()
 	for _, h := range o.held {
 		met := map[int32]*classCounts{}
 		for _, head := range h.hits {
-			for e := head; e >= 0; e = o.owners[e].next {
+			for e, end := head, o.end(head); e < end; e++ {
 				if p := o.owners[e].pile; o.piles[p].task != h.task && !own[e] {
 					if met[p] == nil {
 						met[p] = new(classCounts)
 					}
-					met[p][classes[head]]++
+					met[p][o.owners[head].class]++
 				}
 			}
 		}
@@ -54,7 +53,7 @@ func (o *overlaps) findings(names []string) (given, same []overlap, warnings []s
 			given = append(given, overlap{h.task, found})
 		}
 	}
-	same, warnings = o.twins(names, own, classes)
+	same, warnings = o.twins(names, own)
 	return firstOfEach(given), firstOfEach(same), warnings
 }
 
@@ -64,7 +63,7 @@ func (o *overlaps) ownGiven() []bool {
 	own := make([]bool, len(o.owners))
 	for _, h := range o.held {
 		for _, head := range h.hits {
-			for e := head; e >= 0; e = o.owners[e].next {
+			for e, end := head, o.end(head); e < end; e++ {
 				if o.piles[o.owners[e].pile].task == h.task {
 					own[e] = true
 				}
@@ -72,22 +71,6 @@ func (o *overlaps) ownGiven() []bool {
 		}
 	}
 	return own
-}
-
-// classOf is the class of each owner's item. Owners were added pile by pile,
-// class by class.
-func (o *overlaps) classOf() []contraband.Class {
-	classes := make([]contraband.Class, len(o.owners))
-	e := 0
-	for i := range o.piles {
-		for class, n := range o.piles[i].count {
-			for range n {
-				classes[e] = contraband.Class(class)
-				e++
-			}
-		}
-	}
-	return classes
 }
 
 func sortedPiles(met map[int32]*classCounts) []int32 {
@@ -102,22 +85,22 @@ func sortedPiles(met map[int32]*classCounts) []int32 {
 // twins finds pairs of tasks with the same ground truth. The same reference is
 // the same answer. Tests may share files, such as a script that starts them:
 // that is only said.
-func (o *overlaps) twins(names []string, own []bool, classes []contraband.Class) (same []overlap, warnings []string) {
+func (o *overlaps) twins(names []string, own []bool) (same []overlap, warnings []string) {
 	type pair struct{ pile, task int32 }
 	met := map[pair]*classCounts{}
-	for _, head := range o.heads {
-		if o.owners[head].next < 0 {
+	for head, next := int32(0), int32(0); int(head) < len(o.owners); head = next {
+		if next = o.end(head); next == head+1 {
 			continue
 		}
 		var first []int32 // tasks
-		for e := head; e >= 0; e = o.owners[e].next {
+		for e, end := head, o.end(head); e < end; e++ {
 			if t := o.piles[o.owners[e].pile].task; !own[e] && !slices.Contains(first, t) {
 				first = append(first, t)
 			}
 		}
 		slices.Sort(first)
 		first = first[:min(len(first), firstOwners)]
-		for e := head; e >= 0; e = o.owners[e].next {
+		for e, end := head, o.end(head); e < end; e++ {
 			p := o.owners[e].pile
 			for _, t := range first {
 				if own[e] || t >= o.piles[p].task { // the later of two is named
@@ -127,7 +110,7 @@ func (o *overlaps) twins(names []string, own []bool, classes []contraband.Class)
 				if met[k] == nil {
 					met[k] = new(classCounts)
 				}
-				met[k][classes[head]]++
+				met[k][o.owners[head].class]++
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -133,11 +134,8 @@ func (r *row) text(item string, raw json.RawMessage) (string, error) {
 	if len(raw) == 0 || raw[0] != '"' {
 		return "", r.errorf(item, "got %.40q, want a text", raw)
 	}
-	var s string
-	if err := json.Unmarshal(raw, &s); err != nil {
-		return "", r.errorf(item, "got malformed JSON: %v", err)
-	}
-	if loneSurrogate(raw) {
+	s, ok := unquote(raw)
+	if !ok {
 		return "", r.errorf(item, "got half of a surrogate pair, which is no character")
 	}
 	return s, nil
@@ -153,38 +151,55 @@ func isInteger(s string) bool {
 	return digits != ""
 }
 
-// loneSurrogate looks for an escape of half a character in a JSON string that is
-// well formed.
-func loneSurrogate(raw []byte) bool {
-	unit := func(i int) int64 {
-		if i+6 > len(raw) || raw[i] != '\\' || raw[i+1] != 'u' {
-			return -1
-		}
-		n, err := strconv.ParseInt(string(raw[i+2:i+6]), 16, 32)
-		if err != nil {
-			return -1
-		}
-		return n
+// unquote reads a well-formed JSON string in UTF-8. It is not ok if an escape is
+// half of a surrogate pair.
+func unquote(raw []byte) (s string, ok bool) {
+	raw = raw[1 : len(raw)-1]
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw), true
 	}
-	for i := 0; i < len(raw); i++ {
-		if raw[i] != '\\' {
-			continue
+	var b strings.Builder
+	b.Grow(len(raw))
+	for len(raw) > 0 {
+		n := bytes.IndexByte(raw, '\\')
+		if n < 0 {
+			b.Write(raw)
+			break
 		}
-		switch u := unit(i); {
-		case u >= 0xd800 && u < 0xdc00:
-			if low := unit(i + 6); low < 0xdc00 || low > 0xdfff {
-				return true
+		b.Write(raw[:n])
+		switch raw = raw[n:]; raw[1] {
+		case 'u':
+			r := unit(raw)
+			raw = raw[6:]
+			if utf16.IsSurrogate(r) {
+				if r = utf16.DecodeRune(r, unit(raw)); r == utf8.RuneError {
+					return "", false
+				}
+				raw = raw[6:]
 			}
-			i += 11
-		case u >= 0xdc00 && u <= 0xdfff:
-			return true
-		case u >= 0:
-			i += 5
+			b.WriteRune(r)
 		default:
-			i++
+			c := raw[1] // ", \ or /
+			if i := strings.IndexByte("bfnrt", c); i >= 0 {
+				c = "\b\f\n\r\t"[i]
+			}
+			b.WriteByte(c)
+			raw = raw[2:]
 		}
 	}
-	return false
+	return b.String(), true
+}
+
+// unit is the number in the escape that raw begins with, 0 if there is none.
+func unit(raw []byte) (r rune) {
+	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
+		return 0
+	}
+	n, err := strconv.ParseUint(string(raw[2:6]), 16, 16)
+	if err != nil {
+		return 0
+	}
+	return rune(n)
 }
 
 // A pattern is a path with {column} in it, relative to benchmark.yaml.

@@ -47,9 +47,28 @@ func (s *Summary) finish(set *contraband.Set, allowed []bool) {
 	if 2*s.Kept < s.Novel {
 		s.warn("the workspace or prompt holds %d of %d novel items; no run of this task can be CLEAN", s.Novel-s.Kept, s.Novel)
 	}
-	for _, c := range set.Uncovered {
+}
+
+// warnUncovered says of one task what is too weak to seal.
+func (s *Summary) warnUncovered() {
+	for _, c := range s.Uncovered {
 		if !c.Kind.OncePerTask() {
-			s.warn("%d lines or files of kind %s are too short or too weak to seal; a run that reads only them is not noticed", c.N, c.Kind)
+			what := "lines or files of kind %s are"
+			if c.N == 1 {
+				what = "line or file of kind %s is"
+			}
+			s.warn("%d "+what+" too short or too weak to seal; a run that reads nothing else is not noticed", c.N, c.Kind)
 		}
 	}
+}
+
+// Weak is how many lines or files of references and tests are too short or too
+// weak to seal.
+func (s *Summary) Weak() (n int) {
+	for _, c := range s.Uncovered {
+		if !c.Kind.OncePerTask() {
+			n += int(c.N)
+		}
+	}
+	return n
 }

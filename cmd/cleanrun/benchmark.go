@@ -222,20 +222,20 @@ func builtText(w io.Writer, file string, b *seal.Built) error {
 			fmt.Fprintf(w, "   %s: task %s: %s: %s\n", p.Place, p.Task, p.Kind, p.Reason)
 		}
 	}
-	items, novel, kept, size := 0, 0, 0, 0
+	items, novel, kept, weak, size := 0, 0, 0, 0, 0
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, " items\tgroups\tkept\tallowed\tbytes\t  task\n")
+	fmt.Fprintf(t, " items\tgroups\tkept\tallowed\tweak\tbytes\t  task\n")
 	for i, s := range b.Tasks {
 		n := itemsOf(s)
-		items, novel, kept, size = items+n, novel+s.Novel, kept+s.Kept, size+s.Size
+		items, novel, kept, weak, size = items+n, novel+s.Novel, kept+s.Kept, weak+s.Weak(), size+s.Size
 		if i < tableRows {
-			fmt.Fprintf(t, " %d\t%d\t%d of %d\t%d\t%d\t  %s\n", n, len(s.Groups), s.Kept, s.Novel, s.Allowed, s.Size, s.Task)
+			fmt.Fprintf(t, " %d\t%d\t%d of %d\t%d\t%d\t%d\t  %s\n", n, len(s.Groups), s.Kept, s.Novel, s.Allowed, s.Weak(), s.Size, s.Task)
 		}
 	}
 	if more := len(b.Tasks) - tableRows; more > 0 {
-		fmt.Fprintf(t, " \t\t\t\t\t  and %d more (-json has all)\n", more)
+		fmt.Fprintf(t, " \t\t\t\t\t\t  and %d more (-json has all)\n", more)
 	}
-	fmt.Fprintf(t, " %d\t\t%d of %d\t\t%d\t  in all\n", items, kept, novel, size)
+	fmt.Fprintf(t, " %d\t\t%d of %d\t\t%d\t%d\t  in all\n", items, kept, novel, weak, size)
 	return t.Flush()
 }
 

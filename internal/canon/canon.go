@@ -30,8 +30,11 @@ type Emit func(class contraband.Class, s [32]byte)
 type Fingerprinter struct {
 	t *tables
 	d *contraband.Digester
+	*memory
+}
 
-	// scratch
+// memory is scratch.
+type memory struct {
 	canon, raw  []byte
 	atom        [MaxAtom]byte
 	breaks      []int
@@ -44,13 +47,23 @@ type Fingerprinter struct {
 // where their keyed value stands in filter, which is Set.Filter. An empty
 // filter leaves the three classes out.
 func New(key contraband.TaskKey, filter []uint32) *Fingerprinter {
-	return &Fingerprinter{t: newTables(key, filter), d: key.Digester()}
+	return &Fingerprinter{newTables(key, filter), key.Digester(), new(memory)}
+}
+
+// Again is New without a filter that takes the memory of old, a fingerprinter
+// that is used no more; nil is none.
+func Again(old *Fingerprinter, key contraband.TaskKey) *Fingerprinter {
+	f := New(key, nil)
+	if old != nil {
+		f.memory = old.memory
+	}
+	return f
 }
 
 // Clone returns a fingerprinter of the same key and filter for another
 // goroutine.
 func (f *Fingerprinter) Clone() *Fingerprinter {
-	return &Fingerprinter{t: f.t, d: f.t.key.Digester()}
+	return &Fingerprinter{f.t, f.t.key.Digester(), new(memory)}
 }
 
 // Object emits the digests of a whole object: raw, canonical, shingles, lines,

@@ -1,6 +1,7 @@
 package canon
 
 import (
+	"hash/maphash"
 	"math/bits"
 	"slices"
 
@@ -17,6 +18,7 @@ type tables struct {
 	values     *contraband.Filter
 	canaryOut  [256]uint64 // values.Table rotated out of the window
 	everywhere *[2]ranks   // shingles to be found at every position, else nil
+	plain      *[contraband.ClassAtom + 1]maphash.Seed
 }
 
 const (
@@ -37,15 +39,21 @@ func newTables(key contraband.TaskKey, filter []uint32) *tables {
 	return t
 }
 
-// setFilter replaces the filter.
+// setFilter replaces the filter, in its memory.
 func (t *tables) setFilter(filter []uint32) {
-	t.filter = slices.Clone(filter)
+	t.filter = append(t.filter[:0], filter...)
 	slices.Sort(t.filter)
-	t.coarse = new([1 << coarseBits / 64]uint64)
+	if len(filter) == 0 {
+		return // nobody asks then
+	}
+	if t.coarse == nil {
+		t.coarse, t.starts = new([1 << coarseBits / 64]uint64), new([1<<startBits + 1]uint32)
+	}
+	clear(t.coarse[:])
+	clear(t.starts[:])
 	for _, v := range t.filter {
 		t.coarse[v>>coarseShift/64] |= 1 << (v >> coarseShift % 64)
 	}
-	t.starts = new([1<<startBits + 1]uint32)
 	for _, v := range t.filter {
 		t.starts[v>>startShift+1]++
 	}

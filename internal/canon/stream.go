@@ -106,7 +106,7 @@ func (s *Stream) End(emit Emit) (canonical uint64) {
 }
 
 func (s *Stream) item(class contraband.Class, b []byte, emit Emit) {
-	emit(class, s.f.d.Digest(class, b))
+	emit(class, s.f.digest(class, b))
 }
 
 // block works through at most blockSize raw bytes.

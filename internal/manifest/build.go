@@ -40,6 +40,7 @@ func Build(root string, prompt []byte) (*Manifest, error) {
 	defer dir.Close()
 	entries := []Entry{{Type: Prompt, Size: uint64(len(prompt)), SHA256: sha256.Sum256(prompt)}}
 	links := map[string]string{}
+	buf := make([]byte, 32<<10)
 	err = fs.WalkDir(dir.FS(), ".", func(p string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrPermission) {
 			return &RefusedError{p, "it cannot be read by you; change its mode or owner, or remove it"}
@@ -65,7 +66,7 @@ func Build(root string, prompt []byte) (*Manifest, error) {
 			e.Target = filepath.ToSlash(e.Target)
 			links[p] = e.Target
 		case 0:
-			if err := readFile(dir, &e); errors.Is(err, fs.ErrPermission) {
+			if err := readFile(dir, &e, buf); errors.Is(err, fs.ErrPermission) {
 				return &RefusedError{p, "it cannot be read by you; change its mode or owner, or remove it"}
 			} else if err != nil {
 				return fmt.Errorf("workspace: %w", err)
@@ -88,7 +89,7 @@ func Build(root string, prompt []byte) (*Manifest, error) {
 	return newManifest(entries)
 }
 
-func readFile(dir *os.Root, e *Entry) error {
+func readFile(dir *os.Root, e *Entry, buf []byte) error {
 	f, err := dir.Open(filepath.FromSlash(e.Path))
 	if err != nil {
 		return err
@@ -102,7 +103,7 @@ func readFile(dir *os.Root, e *Entry) error {
 		return fmt.Errorf("%s: it changed from a file to something else while it was read", e.Path)
 	}
 	h := sha256.New()
-	n, err := io.Copy(h, f)
+	n, err := io.CopyBuffer(h, struct{ io.Reader }{f}, buf) // a file would take a buffer of its own
 	if err != nil {
 		return err
 	}
