@@ -247,6 +247,10 @@ func TestFakeToolOnPath(t *testing.T) {
 			cfg := phased(t, "", c.agent+" 2>/dev/null; true", "no-such-tool 2>/dev/null; od /dev/null >/dev/null; ~/own 2>/dev/null; echo 0")
 			home := folder(t, filepath.Join(t.TempDir(), "home"))
 			cfg.Env = environment(home)
+			if os.Getenv(backVar) == sandbox.PlainBackend {
+				cfg.RunDir = runDir(t)
+				home = filepath.Join(cfg.RunDir, "home")
+			}
 			cfg.Env[0] = strings.Replace(cfg.Env[0], "PATH=", "PATH="+home+"/late/bin:", 1)
 			r := run(t, cfg)
 			if r.guards() != c.guards || r.rewarded() != "0 by 2" {
