@@ -178,7 +178,6 @@ a     C 1     D 0~    mean 0.5
 b     u       -
 C CLEAN, D DIRTY, I INCONCLUSIVE, u not attested, - missing; then the score, ~ if it is only asserted
  a trial 2: DIRTY: whole-object
- b trial 2: missing: no attempt on record
 
  trials     4: 1 CLEAN, 1 DIRTY, 1 unattested, 1 missing
  attempts   3

@@ -153,13 +153,13 @@ func (t *Table) Text() string {
 	}
 	fmt.Fprintf(&b, "C CLEAN, D DIRTY, I INCONCLUSIVE, u not attested, - missing; then the score, ~ if it is only asserted\n")
 	for _, r := range t.Trials {
+		if r.State == Missing && r.Attempts == 0 && r.Note == "" {
+			continue // the grid's dash says it all
+		}
 		if r.State != "CLEAN" && r.State != Unattested || r.Note != "" {
 			why := strings.Join(r.Reasons, ", ")
-			if r.State == Missing {
-				why = "no attempt on record"
-				if r.Attempts > 0 {
-					why = fmt.Sprintf("%d on record, the last %s", r.Attempts, r.Outcome)
-				}
+			if r.State == Missing && r.Attempts > 0 {
+				why = fmt.Sprintf("%d on record, the last %s", r.Attempts, r.Outcome)
 			}
 			if r.Note != "" {
 				why = strings.TrimPrefix(why+"; "+r.Note, "; ")
@@ -171,6 +171,9 @@ func (t *Table) Text() string {
 	fmt.Fprintf(&b, " attempts   %d", t.Attempts)
 	if t.Killed > 0 {
 		fmt.Fprintf(&b, ", %d killed and on record as such", t.Killed)
+	}
+	if n := t.Outcomes[Failed]; n > 0 {
+		fmt.Fprintf(&b, ", %d with an exit code other than 0", n)
 	}
 	b.WriteString("\n")
 	switch {

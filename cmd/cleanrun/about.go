@@ -51,7 +51,7 @@ var manCommand = &cli.Command{
 	Long: `Writes cleanrun.1 and one man page a command, cleanrun-COMMAND.1, into a folder that exists.
 
   cleanrun man -o /usr/local/share/man/man1`,
-	Flags: func(f *cli.Flags) { f.Required(&manDir, "o", "`dir` to write into") },
+	Flags: func(f *cli.Flags) { f.Required(&manDir, "o", "`folder` to write into") },
 	Run: func(e *cli.Env, args []string) error {
 		if err := noArgs(args); err != nil {
 			return err

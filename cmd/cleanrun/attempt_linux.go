@@ -35,7 +35,10 @@ func spawnAttempt(ctx context.Context, j attemptJob) (attemptReply, error) {
 		ended <- cmd.Run()
 	}()
 	if err := <-ended; err != nil {
-		return attemptReply{}, fmt.Errorf("the attempt's process ended: %w: %s", err, said)
+		if text := said.String(); text != "" {
+			err = fmt.Errorf("%w: %s", err, text)
+		}
+		return attemptReply{}, fmt.Errorf("the attempt's process ended: %w", err)
 	}
 	var rep attemptReply
 	if err := json.Unmarshal(out.Bytes(), &rep); err != nil {

@@ -208,7 +208,7 @@ const tableRows = 40
 
 func builtText(w io.Writer, file string, b *seal.Built) error {
 	h := b.Head
-	fmt.Fprintf(w, "sealed %s, %d tasks, into %s\n", h.Benchmark, h.Tasks, file)
+	fmt.Fprintf(w, "sealed %s, %s, into %s\n", h.Benchmark, counted(int(h.Tasks), "task"), file)
 	fmt.Fprintf(w, " root       %x\n", h.Root)
 	if h.Revision != "" {
 		fmt.Fprintf(w, " revision   %s\n", h.Revision)
@@ -217,7 +217,7 @@ func builtText(w io.Writer, file string, b *seal.Built) error {
 		fmt.Fprintf(w, " public     the key is in the file: anybody with the data of digest %x can check it (cleanrun seal -check)\n", h.Data[:8])
 	}
 	if h.Weak > 0 {
-		fmt.Fprintf(w, " left out   %d tasks, which the file counts\n", h.Weak)
+		fmt.Fprintf(w, " left out   %s, which the file counts\n", counted(int(h.Weak), "task"))
 		for _, p := range b.Left {
 			fmt.Fprintf(w, "   %s: task %s: %s: %s\n", p.Place, p.Task, p.Kind, p.Reason)
 		}
@@ -352,12 +352,12 @@ func checkedText(w io.Writer, file string, c *checkedBenchmark, differences []se
 	} else {
 		fmt.Fprintf(&b, " sealed by  unknown, calls itself %q   (not pinned, key %s)\n", c.Owner.Name, c.Owner.Fingerprint)
 	}
-	fmt.Fprintf(&b, " rebuilt    %d of %d sets are equal\n", c.Equal, c.Sealed)
+	fmt.Fprintf(&b, " rebuilt    %d of %s equal\n", c.Equal, counted(int(c.Sealed), "set"))
 	for _, d := range differences {
 		fmt.Fprintf(&b, "   %s\n", d)
 	}
 	if n := len(c.Left); n > 0 {
-		fmt.Fprintf(&b, " left out   %d tasks of the data: %s\n", n, strings.Join(c.Left[:min(n, 10)], ", "))
+		fmt.Fprintf(&b, " left out   %s of the data: %s\n", counted(n, "task"), strings.Join(c.Left[:min(n, 10)], ", "))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

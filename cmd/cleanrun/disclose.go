@@ -172,7 +172,7 @@ func disclose(e *cli.Env, v discloseOptions, dir string) error {
 	if len(to) > 0 {
 		who = "only " + strings.Join(v.to, ", ") + " can read them"
 	}
-	fmt.Fprintf(e.Stdout, "disclosed %d events in %s: %s\n next  cleanrun disclose -check %s out.cleanrun\n", len(seqs), v.out, who, v.out)
+	fmt.Fprintf(e.Stdout, "disclosed %s in %s: %s\n next  cleanrun disclose -check %s out.cleanrun\n", counted(len(seqs), "event"), v.out, who, v.out)
 	return nil
 }
 
@@ -316,7 +316,7 @@ func checkDisclosure(e *cli.Env, v discloseOptions, bundle string) error {
 		if out.Pinned {
 			signer = "run by " + report.Runner.Name + " (pinned runner)"
 		}
-		fmt.Fprintf(e.Stdout, "%s: holds, %d events of run %s\n %s\n", v.check, len(shown), out.Run, quotePath(signer))
+		fmt.Fprintf(e.Stdout, "%s: holds, %s of run %s\n %s\n", v.check, counted(len(shown), "event"), out.Run, quotePath(signer))
 		io.WriteString(e.Stdout, b.String())
 		fmt.Fprintf(e.Stdout, " proven    %s\n asserted  %s\n", strings.Join(out.Proven, "; "), strings.Join(out.Asserted, "; "))
 	}

@@ -143,6 +143,9 @@ func resultLine(r eval.Result) string {
 	if r.Wall > 0 {
 		s += fmt.Sprintf("  %.1f s", time.Duration(r.Wall).Seconds())
 	}
+	if r.Outcome == eval.Failed {
+		s += fmt.Sprintf("  exit code %d", r.Code)
+	}
 	if r.Retry != "" {
 		s += "  the machinery failed: " + r.Retry
 	}

@@ -24,7 +24,7 @@ func (k *keepFlags) flags(f *cli.Flags) {
 	f.Strings(&k.secrets, "secret", "pass the variable of this `name`, and replace its value before anything is stored")
 	f.Strings(&k.patterns, "secret-pattern", "replace what matches this `regexp` too; none keeps even the shapes of well-known keys")
 	f.Strings(&k.encrypt, "encrypt", "encrypt the recording to this age `recipient`")
-	f.String(&k.recipients, "recipients", "encrypt the recording to the recipients in `file`")
+	f.String(&k.recipients, "recipients", "`file` with age recipients to encrypt the recording to")
 	f.String(&k.storeMost, "store-max", "store at most so many `bytes` (K, M, G) of content; beyond, the run is INCONCLUSIVE")
 }
 

@@ -170,7 +170,7 @@ func lsFolder(dir string) (lsEntry, bool) {
 // evalLine says in one line how far an eval is.
 func evalLine(s *eval.State) string {
 	t := eval.Tabulate(s, eval.DefaultRetries)
-	out := fmt.Sprintf("%s, %d tasks, %d trials", s.Plan.Benchmark, len(s.Plan.Tasks), len(t.Trials))
+	out := fmt.Sprintf("%s, %s, %s", s.Plan.Benchmark, counted(len(s.Plan.Tasks), "task"), counted(len(t.Trials), "trial"))
 	if s.Plan.AgentName != "" {
 		out += ", agent " + s.Plan.AgentName
 	}

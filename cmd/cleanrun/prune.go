@@ -41,6 +41,9 @@ No symbolic link is followed. Doing it again does nothing.`,
 			return err
 		}
 		v := pruneFlags
+		if err := prunable(dir); err != nil {
+			return err
+		}
 		runs := []prunedRun{{Dir: dir, receipt: v.receipt}}
 		whole := false
 		if _, err := os.Lstat(filepath.Join(dir, eval.PlanFile)); err == nil {
@@ -102,7 +105,7 @@ No symbolic link is followed. Doing it again does nothing.`,
 		if v.dry {
 			word = "would free"
 		}
-		fmt.Fprintf(e.Stdout, "%s %d bytes in %d runs\n", word, bytes, len(runs))
+		fmt.Fprintf(e.Stdout, "%s %s bytes in %s\n", word, thousands(bytes), counted(len(runs), "run"))
 		return nil
 	},
 }
@@ -114,6 +117,19 @@ type prunedRun struct {
 	Files   uint64   `json:"files"`
 	Bytes   uint64   `json:"bytes"`
 	receipt string
+}
+
+// prunable refuses what is neither a run's nor an eval's folder.
+func prunable(dir string) error {
+	if _, err := os.Stat(dir); err != nil {
+		return cli.Failf(cli.ExitUsage, "", "%w", err)
+	}
+	for _, name := range []string{eval.PlanFile, journal.RowsFile} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+	}
+	return cli.Failf(cli.ExitUsage, "cleanrun ls shows what is where", "%s: no journal in this folder; want a folder that cleanrun run or eval wrote", dir)
 }
 
 // attemptsOf lists the run folders of an eval, with their receipts.

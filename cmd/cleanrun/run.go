@@ -86,7 +86,7 @@ The exit code is CMD's, not the grader's: 128+n if signal n ended it; 124 if its
 		f.String(&v.workspace, "workspace", "workspace `folder`, by default the current one")
 		f.String(&v.prompt, "prompt", "`file` with the sealed task's prompt")
 		f.String(&v.out, "o", "new `folder` for the recording")
-		f.String(&v.backend, "backend", "`namespaces` or plain; by default plain only where namespaces cannot be set up")
+		f.String(&v.backend, "backend", "`name` of the backend, namespaces or plain; by default plain only where namespaces cannot be set up")
 		f.Bool(&v.observe, "observe", "show the host read-only and record what is out of scope")
 		f.Bool(&v.apply, "apply", "afterwards copy what the run changed into the real workspace, whatever its exit code")
 		f.Strings(&v.env, "env", "pass this variable although its `name` looks like a secret; RUNDIR keeps its value")

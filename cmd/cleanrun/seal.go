@@ -39,7 +39,7 @@ Exit codes: 0 sealed, or the check holds; 1 the check fails (INVALID); 2 nothing
 		f.String(&v.key, "key", "audit key `file`; for a benchmark its exported key will do")
 		f.String(&v.sign, "sign", "owner's signing key `file`")
 		f.String(&v.out, "o", "`file` to write, task.sealed or b.sealed")
-		f.String(&v.export, "export", "also write this one task's key, or this one benchmark's, to `file`, for a runner who must not have the audit key")
+		f.String(&v.export, "export", "`file` to write the key of this one task or benchmark to, for a runner who must not have the audit key")
 		f.String(&v.taskID, "task-id", "with -export, of a benchmark: the key of the one task of this `name` alone")
 		f.Bool(&v.public, "public", "publish the benchmark's key in the file, so that anybody who has the data can check it")
 		f.Bool(&v.skipWeak, "skip-weak", "leave out tasks that cannot be sealed well, and count them in the file")

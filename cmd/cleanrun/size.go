@@ -20,3 +20,20 @@ func parseSize(s string) (uint64, error) {
 	}
 	return v << shift, nil
 }
+
+// counted is a number of things, "1 run" or "12,000 runs".
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return thousands(uint64(n)) + " " + thing + "s"
+}
+
+// thousands writes a number with commas between thousands.
+func thousands(n uint64) string {
+	s := strconv.FormatUint(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

@@ -81,7 +81,7 @@ The same eval and the same flags give the same bytes.`,
 func printSubmission(e *cli.Env, dir string, s *submission.Statement) {
 	p := &s.Predicate
 	fmt.Fprintf(e.Stdout, "%s  submission %s\n", dir, s.ID())
-	fmt.Fprintf(e.Stdout, " benchmark  %s, %d tasks x %d trials\n", p.Benchmark.Name, p.Benchmark.Tasks, p.Trials)
+	fmt.Fprintf(e.Stdout, " benchmark  %s, %s x %s\n", p.Benchmark.Name, counted(int(p.Benchmark.Tasks), "task"), counted(int(p.Trials), "trial"))
 	counts := map[submission.State]int{}
 	last := submission.Last(p.Grid)
 	for _, i := range last {

@@ -35,7 +35,7 @@ Exit codes: 0 verified CLEAN, 1 INVALID, 2 not a bundle, 3 INCONCLUSIVE or canno
 	JSON: true,
 	Flags: func(f *cli.Flags) {
 		f.String(&verifyPolicy, "policy", "policy `file` that pins owners and runners")
-		f.String(&verifyStore, "store", "take the bundle with this digest from the store in `folder`")
+		f.String(&verifyStore, "store", "`folder` of the store from which to take the bundle with this digest")
 	},
 	Run: func(e *cli.Env, args []string) error {
 		path, err := oneArg(args, "the bundle (out.cleanrun)")

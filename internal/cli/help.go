@@ -15,10 +15,12 @@ func (t *Table) usage(w io.Writer) {
 }
 
 // Synopsis is the command's usage line.
-func (t *Table) Synopsis(c *Command) string {
+func (t *Table) Synopsis(c *Command) string { return strings.Join(t.items(c), " ") }
+
+// items are the parts of the usage line, between which it may be folded.
+func (t *Table) items(c *Command) []string {
 	f := t.flagsOf(c)
-	var b strings.Builder
-	b.WriteString(t.Program + " " + c.Name)
+	list := []string{t.Program + " " + c.Name}
 	must := map[string]bool{}
 	for _, m := range f.must {
 		must[m] = true
@@ -31,15 +33,15 @@ func (t *Table) Synopsis(c *Command) string {
 		if !must[name] {
 			s = "[" + s + "]"
 		}
-		b.WriteString(" " + s)
+		list = append(list, s)
 	})
 	if c.Args != "" {
-		b.WriteString(" " + c.Args)
+		list = append(list, c.Args)
 	}
 	if c.Dashed {
-		b.WriteString(" -- CMD ARG...")
+		list = append(list, "-- CMD ARG...")
 	}
-	return b.String()
+	return list
 }
 
 func (t *Table) flagsOf(c *Command) *Flags {
@@ -52,7 +54,13 @@ func (t *Table) flagsOf(c *Command) *Flags {
 }
 
 func (t *Table) help(w io.Writer, c *Command) {
-	fmt.Fprintf(w, "usage: %s\n\n%s\n", t.Synopsis(c), strings.TrimSpace(c.Long))
+	fmt.Fprintf(w, "usage: %s\n", fold(t.items(c), "         "))
+	for _, p := range strings.Split(strings.TrimSpace(c.Long), "\n\n") {
+		if !strings.HasPrefix(p, "  ") {
+			p = fold(strings.Fields(p), "")
+		}
+		fmt.Fprintf(w, "\n%s\n", p)
+	}
 	first := true
 	t.flagsOf(c).each(func(name, value, usage string) {
 		if first {
@@ -63,8 +71,33 @@ func (t *Table) help(w io.Writer, c *Command) {
 		if value != "" {
 			s += " " + strings.ToUpper(value)
 		}
-		fmt.Fprintf(w, "  %-22s %s\n", s, usage)
+		fmt.Fprintf(w, "  %-23s %s\n", s, fold(strings.Fields(usage), strings.Repeat(" ", 26)))
 	})
+}
+
+// helpWidth is the number of columns that help keeps to.
+const helpWidth = 100
+
+// fold puts words into lines, all but the first behind indent, which the first
+// line's place has used up as well.
+func fold(words []string, indent string) string {
+	var b strings.Builder
+	at := len(indent)
+	for i, word := range words {
+		n := len([]rune(word))
+		switch {
+		case i == 0:
+		case at+1+n > helpWidth:
+			b.WriteString("\n" + indent)
+			at = len(indent)
+		default:
+			b.WriteString(" ")
+			at++
+		}
+		b.WriteString(word)
+		at += n
+	}
+	return b.String()
 }
 
 // Man writes the command's man page (section 1) as roff.
