@@ -27,8 +27,8 @@ func TestPlainBackend(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the second run, without namespaces, is left out with -short")
 	}
-	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.timeout=8m", "-test.run=^Test(RT|Sandbox(KillStorm|Path|Back|Cancel|Untraced|Signals|Deeper|Many)|Workload)",
-		"-test.skip=^TestWorkload$/^(python|python-misc|go)$") // another path, loopback, and time
+	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.timeout=8m", "-test.run=^Test(RT|Incident|FakeTool|Sandbox(KillStorm|Path|Back|Cancel|Untraced|Signals|Deeper|Many|Phases|Tests|Timeouts|Nothing|ProcessLimit|DiskLimit)|Workload)",
+		"-test.skip=^TestIncident20_Killed|^TestWorkload$/^(python|python-misc|go)$") // another path, loopback, and time
 	cmd.Env = append(os.Environ(), backVar+"="+sandbox.PlainBackend)
 	out, err := cmd.CombinedOutput()
 	passed := strings.Count(string(out), "--- PASS")
