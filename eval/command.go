@@ -3,6 +3,7 @@ package eval
 import (
 	"errors"
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -151,6 +152,37 @@ func (v Values) Expand(command []string) ([]string, error) {
 func Uses(command []string, placeholder string) bool {
 	return slices.ContainsFunc(command, func(a string) bool { return strings.Contains(a, placeholder) })
 }
+
+// Misread says why a value that these placeholders put into the command would
+// not stay a value: a shell would execute it, or it would lead to another path.
+// The benchmark's owner chose it. nil if it is one.
+func (v Values) Misread(command []string) error {
+	interpreter := false // among the words before
+	for i, a := range command {
+		// The text of sh -c, env bash -lc, python3 -c.
+		if interpreter && code.MatchString(command[i-1]) {
+			if strings.Contains(a, PromptText) {
+				return &FieldError{PromptText, "a place in a program's text, after " + command[i-1], "a word of its own: sh -c 'my-model \"$1\"' sh {prompt}"}
+			}
+			if strings.Contains(a, TaskID) && !harmless.MatchString(v.Task) {
+				return &FieldError{TaskID, fmt.Sprintf("%q in a program's text, after %s", v.Task, command[i-1]), "a word of its own: sh -c 'my-model \"$1\"' sh {task}"}
+			}
+		}
+		if strings.Contains(a, "/"+TaskID) || strings.Contains(a, TaskID+"/") {
+			if slices.Contains(strings.Split(v.Task, "/"), "..") || strings.HasPrefix(v.Task, "/") {
+				return &FieldError{TaskID, fmt.Sprintf("%q in a path, %q", v.Task, a), "a task whose id stays below that folder"}
+			}
+		}
+		interpreter = interpreter || interpreters.MatchString(path.Base(a))
+	}
+	return nil
+}
+
+var (
+	interpreters = regexp.MustCompile(`^([a-z]*sh|python[0-9.]*|perl|ruby|node|php)$`)
+	code         = regexp.MustCompile(`^-[a-zA-Z]*[ce]$`)
+	harmless     = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._/-]*$`)
+)
 
 var braced = regexp.MustCompile(`\{[a-z_]+\}`)
 

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"errors"
 	"os/exec"
 	"slices"
 	"strings"
@@ -75,5 +76,41 @@ func TestExpand(t *testing.T) {
 	}
 	if _, err := (Values{}).Expand([]string{"{prompt_file}"}); err == nil {
 		t.Error("a prompt file that is not there is passed")
+	}
+}
+
+// A prompt or an id that the benchmark's owner chose is no program text and leads
+// to no other path.
+func TestMisread(t *testing.T) {
+	for _, c := range []struct {
+		command, task string
+		field         string // "" if it is fine
+	}{
+		{"sh -c 'my-model \"$1\"' sh {prompt}", "t-1", ""},
+		{"sh -c 'exec my-model {task}'", "t-1", ""},
+		{"my-model -c {prompt}", "t-1", ""},
+		{"my-model {prompt} --task={task}", "../x; $(id)", ""},
+		{"cat answers/{task}/answer.txt", "group/t-1", ""},
+		{"sh -c 'my-model {prompt}'", "t-1", PromptText},
+		{"sh -c {prompt}", "t-1", PromptText},
+		{"/usr/bin/env bash -lc 'my-model \"{prompt}\"'", "t-1", PromptText},
+		{"timeout 9 python3 -c 'print(\"{prompt}\")'", "t-1", PromptText},
+		{"sh -c 'exec my-model {task}'", "$(id)", TaskID},
+		{"sh -c 'exec my-model {task}'", "-x", TaskID},
+		{"cat answers/{task}/answer.txt", "../../secret", TaskID},
+		{"cat {task}/answer.txt", "/etc", TaskID},
+	} {
+		command, err := Split(c.command)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		var field *FieldError
+		if errors.As(Values{Prompt: "say one", Task: c.task}.Misread(command), &field) {
+			got = field.Field
+		}
+		if got != c.field {
+			t.Errorf("%s for task %q: got %q, want %q", c.command, c.task, got, c.field)
+		}
 	}
 }

@@ -28,6 +28,9 @@ type State struct {
 
 // Read reads an eval's folder without taking it.
 func Read(dir string) (*State, error) {
+	if err := checkLayout(dir); err != nil {
+		return nil, err
+	}
 	raw, err := readBounded(filepath.Join(dir, PlanFile), MaxPlan)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: no %s in this folder; want a folder that cleanrun eval -o wrote", dir, PlanFile)
@@ -57,7 +60,51 @@ func Read(dir string) (*State, error) {
 }
 
 // Running tells whether an eval works in dir.
-func Running(dir string) (bool, error) { return locked(filepath.Join(dir, LockFile)) }
+func Running(dir string) (bool, error) {
+	if err := checkLayout(dir); err != nil {
+		return false, err
+	}
+	return locked(filepath.Join(dir, LockFile))
+}
+
+// checkLayout refuses a folder in which a name of ours is something else. A link
+// would lead what is written and removed out of the folder, and a pipe never
+// ends. What is not there yet is right.
+func checkLayout(dir string) error {
+	for _, n := range []struct {
+		name string
+		kind fs.FileMode
+	}{{PlanFile, 0}, {ResultsFile, 0}, {LockFile, 0}, {AttemptsDir, fs.ModeDir}, {ReceiptsDir, fs.ModeDir}, {TasksDir, fs.ModeDir}} {
+		name := filepath.Join(dir, n.name)
+		st, err := os.Lstat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if st.Mode().Type() != n.kind {
+			want := "a regular file"
+			if n.kind != 0 {
+				want = "a folder"
+			}
+			return fmt.Errorf("%s: got %v, want %s, as an eval makes it", name, st.Mode(), want)
+		}
+		if n.name != AttemptsDir && n.name != TasksDir {
+			continue
+		}
+		entries, err := os.ReadDir(name)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if e.Type() == fs.ModeSymlink {
+				return fmt.Errorf("%s: got a symbolic link, want a folder, as an eval makes it", filepath.Join(name, e.Name()))
+			}
+		}
+	}
+	return nil
+}
 
 // Attempts of one trial, in order.
 func (s *State) Attempts(task string, trial uint32) []Result {
@@ -167,6 +214,9 @@ func takeFolder(dir string) (*os.File, error) {
 	}
 	if len(entries) > 0 && !slices.ContainsFunc(entries, ours) {
 		return nil, fmt.Errorf("%s: holds other things (%s); want a new folder, or one that an eval wrote", dir, entries[0].Name())
+	}
+	if err := checkLayout(dir); err != nil {
+		return nil, err
 	}
 	return takeLock(filepath.Join(dir, LockFile))
 }

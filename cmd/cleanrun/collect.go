@@ -80,7 +80,9 @@ func (c *collector) collect(in *submission.Input) error {
 func (c *collector) take(cell eval.Cell) (submission.Attempt, error) {
 	failed := submission.Attempt{Cell: submission.Cell{Task: cell.Task, Trial: cell.Trial, Attempt: cell.Attempt, State: submission.Failed, Reasons: []string{}}}
 	path := filepath.Join(c.state.Dir, cell.Receipt())
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+	if st, err := os.Lstat(path); err == nil && !st.Mode().IsRegular() {
+		return failed, fmt.Errorf("%s: got %v, want a regular file", path, st.Mode())
+	} else if errors.Is(err, fs.ErrNotExist) {
 		if c.o.key == "" {
 			c.unattested = append(c.unattested, cell.String())
 			return failed, nil

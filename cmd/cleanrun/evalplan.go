@@ -180,6 +180,7 @@ func planEval(e *cli.Env, v evalOptions, b *evalBenchmark) (eval.Plan, error) {
 		}
 	}
 	// Each prompt must fit: better now than after hours.
+	warned := false
 	for _, t := range b.tasks {
 		w := eval.Values{Prompt: string(t.prompt), PromptFile: sandbox.PromptPath, Task: t.id, Trial: p.Trials}
 		if _, err := w.Expand(p.Agent); err != nil {
@@ -187,6 +188,14 @@ func planEval(e *cli.Env, v evalOptions, b *evalBenchmark) (eval.Plan, error) {
 		}
 		if _, err := w.Expand(p.ModelStdin); err != nil {
 			return p, cli.Failf(cli.ExitUsage, "", "task %s: -model-stdin: %w", t.id, err)
+		}
+		// It runs outside the sandbox, and the owner wrote prompt and id.
+		if err := w.Misread(p.ModelStdin); err != nil {
+			return p, cli.Failf(cli.ExitUsage, "", "task %s: -model-stdin: %w", t.id, err)
+		}
+		if err := w.Misread(p.Agent); err != nil && !warned {
+			warned = true
+			e.Warn("task %s: -agent: %v", t.id, err)
 		}
 	}
 	if err := p.Check(); err != nil {
