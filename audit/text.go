@@ -70,7 +70,11 @@ func (s *Submission) text(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "%s\n", printable(title))
 	if s.statement != nil {
-		line("agent", "%s, model %s (asserted)", orNone(s.Agent.Name), orNone(s.Model.Name))
+		model := ""
+		if s.Model.Name != "" {
+			model = ", model " + s.Model.Name
+		}
+		line("agent", "%s%s (asserted)", orNone(s.Agent.Name), model)
 		line("run by", "%s", partyText(&s.Runner, "runner"))
 		line("sealed by", "%s", partyText(&s.Owner, "owner"))
 		s.scoreText(line)

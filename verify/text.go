@@ -149,9 +149,9 @@ func (b *Benchmark) text() string {
 	case b == nil:
 		return ""
 	case b.Weak > 0:
-		return fmt.Sprintf("   (benchmark of %d tasks, %d left out as too weak to seal)", b.Tasks, b.Weak)
+		return fmt.Sprintf("   (benchmark of %s, %s left out as too weak to seal)", plural(uint64(b.Tasks), "task", "tasks"), group(uint64(b.Weak)))
 	}
-	return fmt.Sprintf("   (benchmark of %d tasks)", b.Tasks)
+	return fmt.Sprintf("   (benchmark of %s)", plural(uint64(b.Tasks), "task", "tasks"))
 }
 
 // wrap cuts a long list into lines of at most 100 characters, at spaces. A word

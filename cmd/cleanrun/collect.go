@@ -185,7 +185,7 @@ func (c *collector) refuseUnattested(without error) error {
 		if c.o.key != "" {
 			hint = "look into the run folders, or publish them as error with -partial"
 		}
-		return cli.Failf(cli.ExitUsage, hint, "%s: %d attempts have no receipt: %s", c.o.dir, len(c.unattested), some(c.unattested))
+		return cli.Failf(cli.ExitUsage, hint, "%s: attempts without a receipt: %d: %s", c.o.dir, len(c.unattested), some(c.unattested))
 	}
 	c.e.Warn("%d attempts are published as error, without a receipt: %s", len(c.unattested), some(c.unattested))
 	return nil

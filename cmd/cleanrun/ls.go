@@ -203,7 +203,11 @@ func lsFile(name string) (lsEntry, bool) {
 		}
 		defer s.Close()
 		h := s.Head()
-		return lsEntry{Kind: "benchmark", Says: fmt.Sprintf("%s, %d sealed tasks", h.Benchmark, h.Tasks), OK: true}, true
+		tasks := fmt.Sprintf("%d sealed tasks", h.Tasks)
+		if h.Tasks == 1 {
+			tasks = "1 sealed task"
+		}
+		return lsEntry{Kind: "benchmark", Says: h.Benchmark + ", " + tasks, OK: true}, true
 	}
 	data, err := readFile(name, receipt.MaxSealedSet)
 	if err != nil {

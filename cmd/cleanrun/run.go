@@ -127,7 +127,7 @@ The exit code is CMD's, not the grader's: 128+n if signal n ended it; 124 if its
 				return err
 			}
 		} else if graded(res.Result, func(format string, args ...any) { fmt.Fprintf(e.Stderr, "cleanrun: "+format+"\n", args...) }, e.Warn); v.apply {
-			fmt.Fprintf(e.Stderr, "cleanrun: %d changes copied into the workspace\n", res.applied)
+			fmt.Fprintf(e.Stderr, "cleanrun: changes copied into the workspace: %d\n", res.applied)
 		}
 		if !e.JSON && v.out == "" {
 			fmt.Fprintf(e.Stderr, "cleanrun: recorded %d events in %s\ncleanrun: hint: cleanrun inspect -events %s\n", res.Rows, dir, dir)
