@@ -30,7 +30,7 @@ cross:
 unit:
 	$(GO) test -timeout 20m ./...
 
-# The example benchmark with three trials of each task instead of one.
+# The example benchmark with all its tasks, three trials of each.
 long: deps
 	CLEANRUN_LONG=1 $(GO) test -timeout 60m -v -run TestExampleBenchmark ./cmd/cleanrun
 
