@@ -90,8 +90,9 @@ func reused(list []*Submission) {
 			continue
 		}
 		key, _, _ = strings.Cut(key, signedBy)
+		owners, keys := ownersOf(group)
 		for _, u := range group {
-			id := charge(u, group)
+			id := charge(u, owners, keys)
 			if told[u] || id == "" {
 				continue
 			}
@@ -122,23 +123,28 @@ const signedBy = " by "
 // by the key that signed the receipt, for the receipt's agent and model. The only
 // owner is not charged: the others took its run. Of owners with several keys all but
 // one have signed what another recorded, and nothing here tells which.
-func charge(u use, group []use) string {
-	owners, keys := 0, map[[32]byte]bool{}
-	for _, g := range group {
-		if g.owns() {
-			owners++
-			keys[g.s.signer.Key] = true
-		}
-	}
+func charge(u use, owners, keys int) string {
 	switch {
 	case !u.owns():
 		return HeadReused
 	case owners == 1:
 		return ""
-	case len(keys) > 1:
+	case keys > 1:
 		return HeadDisputed
 	}
 	return HeadReused
+}
+
+// ownersOf counts the uses that own a run, and their keys.
+func ownersOf(group []use) (owners, keys int) {
+	known := map[[32]byte]bool{}
+	for _, g := range group {
+		if g.owns() {
+			owners++
+			known[g.s.signer.Key] = true
+		}
+	}
+	return owners, len(known)
 }
 
 func (u use) owns() bool {

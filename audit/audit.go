@@ -80,7 +80,8 @@ type Submission struct {
 	rule      submission.Rule
 	signer    verify.Signatory
 	folder    *folder
-	facts     []fact // by cell
+	facts     []fact         // by cell
+	first     map[string]int // the first cell that names a bundle
 	found     map[string]int
 }
 
@@ -193,18 +194,30 @@ type job struct {
 }
 
 // verifyAll verifies the bundles of all cells, each by one worker, and fills the
-// facts.
+// facts. A bundle that several cells of a grid name is verified once: their number
+// is the runner's choice.
 func verifyAll(list []*Submission, o *Options) uint64 {
+	type copied struct{ from, to *fact }
+	var again []copied
 	var jobs []job
 	for _, s := range list {
 		if s.statement == nil {
 			continue
 		}
+		first := map[string]int{} // cells, by bundle
 		for i := range s.statement.Predicate.Grid {
-			if s.statement.Predicate.Grid[i].State.Attested() {
-				jobs = append(jobs, job{s, i})
+			c := &s.statement.Predicate.Grid[i]
+			if !c.State.Attested() {
+				continue
 			}
+			if j, ok := first[c.Bundle]; ok {
+				again = append(again, copied{&s.facts[j], &s.facts[i]})
+				continue
+			}
+			first[c.Bundle] = i
+			jobs = append(jobs, job{s, i})
 		}
+		s.first = first
 	}
 	checker := newChecker(o)
 	next := make(chan job)
@@ -224,6 +237,9 @@ func verifyAll(list []*Submission, o *Options) uint64 {
 	}
 	close(next)
 	wg.Wait()
+	for _, c := range again {
+		*c.to = *c.from
+	}
 	return uint64(len(jobs))
 }
 

@@ -92,7 +92,10 @@ func (k *checker) check(s *Submission, cell int, buf []byte) []byte {
 
 // named is the cell that names a bundle, -1 if none does.
 func (s *Submission) named(bundle string) int {
-	return slices.IndexFunc(s.statement.Predicate.Grid, func(c submission.Cell) bool { return c.Bundle == bundle })
+	if i, ok := s.first[bundle]; ok {
+		return i
+	}
+	return -1
 }
 
 // fit compares a cell with its receipt.
