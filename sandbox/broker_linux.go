@@ -117,6 +117,9 @@ func (r *recording) record(signals <-chan os.Signal) error {
 	for _, d := range filepath.SplitList(lookup(r.Env, "PATH")) {
 		r.broker.Path = append(r.broker.Path, filepath.Clean(d))
 	}
+	if p := r.Start.Phases; p != nil && p.RewardDir != "" {
+		r.broker.Reward = r.rewardAt()
+	}
 	if r.Control {
 		r.broker.Control = r.controlAt()
 	}

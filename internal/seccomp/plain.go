@@ -26,7 +26,7 @@ var plainChanges = &changes{
 		names   string
 		verdict Verdict
 	}{
-		{"kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open", Verdict{Notify, 0}},
+		{"kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open pidfd_send_signal", Verdict{Notify, 0}},
 		{"prlimit64 setpriority ioprio_set sched_setaffinity sched_setscheduler sched_setparam sched_setattr", Verdict{Notify, 0}},
 		{"shmget shmat shmctl shmdt semget semctl semop semtimedop msgget msgctl msgsnd msgrcv", Verdict{Refuse, syscall.ENOSYS}},
 		{"mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr", Verdict{Refuse, syscall.ENOSYS}},

@@ -157,8 +157,8 @@ type Arch struct {
 // The tables are made when they are asked for: each start of the program would
 // pay for them.
 var (
-	amd64 = sync.OnceValue(func() *Arch { return newAMD64(nil) })
-	arm64 = sync.OnceValue(func() *Arch { return newARM64(nil) })
+	amd64 = sync.OnceValue(func() *Arch { return newAMD64(spacesChanges) })
+	arm64 = sync.OnceValue(func() *Arch { return newARM64(spacesChanges) })
 )
 
 func newAMD64(c *changes) *Arch { return newArch("amd64", 0xC000003E, true, amd64Runs, c) }

@@ -38,6 +38,9 @@ type Broker struct {
 	Plain    *Plain      // of a run without namespaces, else nil
 	Path     []string    // clean folders in which programs are looked for
 
+	Reward    string      // folder of the reward files in the grade phase, "" for none
+	Unwritten atomic.Bool // a write in it failed
+
 	Received, Answered, Void atomic.Uint64
 	Busy                     atomic.Int64 // nanoseconds that calls took, summed over the workers
 
@@ -226,6 +229,7 @@ func (w *worker) reply(c *call, seq uint64, answer func() error) error {
 // fail writes the row and answers with an errno; 0 is success.
 func (w *worker) fail(c *call, e *record.Event, result syscall.Errno) {
 	e.Result = result
+	w.unwritten(e, result, e.Path, e.Path2)
 	e.Path, e.Path2 = shorten(e.Path), shorten(e.Path2)
 	if c.waits && result == unix.EINTR {
 		result = restart

@@ -28,7 +28,8 @@ type opening struct {
 	absent  bool // nothing had the name before
 	// nameless: what was opened has no path (a memfd, by way of /proc).
 	nameless bool
-	node     int // O_PATH descriptor of what is opened again, -1: it is opened by its path
+	fixed    bool // no link of /proc is followed
+	node     int  // O_PATH descriptor of what is opened again, -1: it is opened by its path
 }
 
 const noDir = int32(unix.AT_FDCWD)
@@ -110,12 +111,17 @@ func (w *worker) open(c *call, dirfd int32, addr uint64, o *opening) {
 		return
 	}
 	defer o.at.close()
+	if w.phase == journal.PhaseGrade {
+		o.named = w.lexical(o.at)
+	}
+	if err := w.throughProc(c, o, o.flags&unix.O_NOFOLLOW == 0 && o.flags&(unix.O_CREAT|unix.O_EXCL) != unix.O_CREAT|unix.O_EXCL); err != 0 {
+		e.Path = o.named
+		w.fail(c, e, err)
+		return
+	}
 	if o.flags&unix.O_PATH != 0 {
 		w.openPath(c, e, o)
 		return
-	}
-	if w.phase == journal.PhaseGrade {
-		o.named = w.lexical(o.at)
 	}
 	if !o.how && !o.creates() {
 		o.mode = 0
@@ -267,8 +273,17 @@ func (w *worker) reallyOpen(o *opening, d int, p string, more uint64) syscall.Er
 	if o.node >= 0 {
 		flags &^= unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW
 		o.fd, err = unix.Openat(w.proc, again(o.node), int(flags), w.mode(uint32(o.mode&07777)))
-	} else if o.how {
+	} else if o.how || o.fixed {
 		h := unix.OpenHow{Flags: flags, Mode: o.mode, Resolve: o.resolve}
+		if o.fixed {
+			h.Resolve |= unix.RESOLVE_NO_MAGICLINKS
+		}
+		if !o.how { // open takes what it does not know
+			h.Flags &= openFlags
+			if h.Mode &= 0o7777; !o.creates() {
+				h.Mode = 0
+			}
+		}
 		o.fd, err = unix.Openat2(d, p, &h)
 	} else {
 		o.fd, err = unix.Openat(d, p, int(flags), uint32(o.mode&07777))
@@ -276,11 +291,16 @@ func (w *worker) reallyOpen(o *opening, d int, p string, more uint64) syscall.Er
 	return errnoOf(err)
 }
 
+// openFlags are what open knows: openat2 refuses others.
+const openFlags = unix.O_ACCMODE | unix.O_CREAT | unix.O_EXCL | unix.O_NOCTTY | unix.O_TRUNC | unix.O_APPEND | unix.O_NONBLOCK | unix.O_SYNC |
+	unix.O_ASYNC | unix.O_DIRECT | unix.O_LARGEFILE | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_NOATIME | unix.O_CLOEXEC | unix.O_TMPFILE
+
 // opened looks at what was opened, writes the rows and hands it over.
 func (w *worker) opened(c *call, e *record.Event, o *opening, result syscall.Errno) {
 	if result != 0 {
 		e.Path = w.name(c, o.at, o.flags&unix.O_NOFOLLOW == 0)
 		w.asked(e, o.asked)
+		w.unwritten(e, result, o.named)
 		w.fail(c, e, result)
 		return
 	}
@@ -299,6 +319,9 @@ func (w *worker) opened(c *call, e *record.Event, o *opening, result syscall.Err
 		w.fail(c, e, unix.ENAMETOOLONG)
 		return
 	}
+	if w.isReward(o.named) && e.Path != o.named { // a link led the write away
+		w.unwritten(e, unix.ELOOP, o.named)
+	}
 	switch kind := o.st.Mode & unix.S_IFMT; {
 	case kind == unix.S_IFDIR:
 		e.Flags |= journal.FlagDirectory
@@ -308,7 +331,7 @@ func (w *worker) opened(c *call, e *record.Event, o *opening, result syscall.Err
 		w.fail(c, e, unix.EACCES)
 		return
 	case kind != unix.S_IFREG || w.pseudo(o.fd, &o.st):
-		if w.foreignMemory(c, e.Path) {
+		if w.foreignMemory(c, e.Path) || w.procBeyond(c, e.Path) && (o.writes() || strings.Contains(e.Path, "/fdinfo/")) {
 			w.fail(c, e, unix.EACCES)
 			return
 		}
@@ -349,6 +372,7 @@ func (w *worker) handOver(c *call, e *record.Event, o *opening) {
 	// The program's own limit (EMFILE): the row stays, as an upper bound.
 	en := syscall.Errno(unix.EMFILE)
 	errors.As(err, &en)
+	w.unwritten(e, en, e.Path, o.named)
 	if err := w.reply(c, 0, func() error { return w.Listener.Fail(c.ID, en) }); err != nil {
 		w.fatal(err)
 	}

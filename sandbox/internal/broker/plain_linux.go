@@ -276,7 +276,7 @@ func (w *worker) notOurs(c *call, pid int) {
 func onProcess(args ...int) handler {
 	return func(w *worker, c *call) {
 		for _, i := range args {
-			if pid := int(int32(c.Args[i])); !w.Recorder.Lives(pid) {
+			if pid := int(int32(c.Args[i])); w.Plain != nil && !w.Recorder.Lives(pid) {
 				w.notOurs(c, pid)
 				return
 			}
@@ -303,9 +303,24 @@ func sysPrlimit(w *worker, c *call) {
 
 func sysKill(w *worker, c *call) {
 	pid, sig := int(int32(c.Args[0])), syscall.Signal(int32(c.Args[1]))
+	if pid <= 0 && w.phase == journal.PhaseGrade {
+		group := -pid
+		if pid == 0 {
+			if field, err := record.Status(w.proc, c.tid); err == nil {
+				group = record.Inner(field("NSpgid"))
+			}
+		} else if pid == -1 {
+			group = 0
+		}
+		if w.signalGroup(c, group, sig) {
+			return
+		}
+	}
 	switch {
 	case pid > 0:
-		onProcess(0)(w, c)
+		onSignal(1, 0)(w, c)
+	case w.Plain == nil:
+		w.goOn(c)
 	case pid == 0: // the caller's own group: its session was made for the run
 		w.goOn(c)
 	case pid == -1: // all that the caller may signal, the user's other programs too
@@ -341,7 +356,14 @@ func (w *worker) group(id int) bool {
 func priority(first int) handler {
 	return func(w *worker, c *call) {
 		who := int(int32(c.Args[1]))
-		switch which := int(int32(c.Args[0])) - first; {
+		which := int(int32(c.Args[0])) - first
+		if w.phase == journal.PhaseGrade && !(which == 0 && (who == 0 || !w.beyond(c, w.numberOf(who)))) {
+			w.kept(c, who, unix.EPERM)
+			return
+		}
+		switch {
+		case w.Plain == nil:
+			w.goOn(c)
 		case which == 0 && (who == 0 || w.Recorder.Lives(who)), which == 1 && (who == 0 || w.group(who)):
 			w.goOn(c)
 		default: // all processes of a user

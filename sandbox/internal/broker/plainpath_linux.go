@@ -198,6 +198,9 @@ func (w *worker) readStep(c *call, cur, fd int, name string) (target string, nex
 			if w.process(w.nameOf(cur), scope.Read) != 0 {
 				return "", -1, unix.ENOENT
 			}
+			if w.procBeyond(c, w.nameOf(cur)) {
+				return "", -1, unix.EACCES
+			}
 			next, err := unix.Openat(cur, name, unix.O_PATH|unix.O_CLOEXEC, 0)
 			return "", next, errnoOf(err)
 		}

@@ -116,6 +116,12 @@ const maxLinks = 40 // MAXSYMLINKS of Linux
 // /proc/thread-self it returns the place there, with the caller's id put in.
 // Else it returns the name of what the path leads to, or of what is missing.
 func (w *worker) walk(c *call, p place, last bool) (place, string) {
+	return w.walkTo(c, p, last, false)
+}
+
+// walkTo is walk, and with magic it also returns the place of the first link that
+// leads to what a process has open.
+func (w *worker) walkTo(c *call, p place, last, magic bool) (place, string) {
 	at, todo := "/", p.path
 	if strings.HasPrefix(todo, "/") {
 		at = "/"
@@ -169,6 +175,11 @@ func (w *worker) walk(c *call, p place, last bool) (place, string) {
 				if final {
 					found.path = id
 				}
+				cur = -1
+				return found, ""
+			}
+			if dir.Ino != 1 && magic {
+				found := place{dir: cur, path: name + "/" + todo, own: true}
 				cur = -1
 				return found, ""
 			}

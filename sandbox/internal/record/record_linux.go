@@ -45,6 +45,8 @@ type Recorder struct {
 	leaders  map[int]uint32  // process id, outside, to process number
 	alive    map[uint32]bool // processes without an exit row
 	born     uint32
+	parents  map[uint32]uint32 // who made a process; 0 or absent: not known
+	inner    map[int]uint32    // thread id, inside, to process number
 	files    map[fileID]*File
 	objects  uint32
 	touched  map[string]struct{} // paths with a journaled write
@@ -81,7 +83,7 @@ func New(o Options) *Recorder {
 	r := &Recorder{
 		log: o.Log, store: o.Store, proc: o.Proc, workspace: o.Workspace, hidden: o.Hidden, progress: o.Progress,
 		roots: o.Roots, rows: 1, most: max(o.Handles, 2),
-		alive: map[uint32]bool{}, tasks: map[int]uint32{}, leaders: map[int]uint32{}, files: map[fileID]*File{},
+		alive: map[uint32]bool{}, tasks: map[int]uint32{}, leaders: map[int]uint32{}, parents: map[uint32]uint32{}, inner: map[int]uint32{}, files: map[fileID]*File{},
 		touched: map[string]struct{}{}, moved: map[string]struct{}{},
 		remove: o.Remove, paths: o.Remove.WithoutShapes(),
 	}

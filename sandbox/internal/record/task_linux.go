@@ -59,12 +59,13 @@ func (r *Recorder) Birth(parent, tid int) error {
 		if !ok {
 			return r.fail(fmt.Errorf("thread %d of process %d, which was never born", tid, leader))
 		}
-		r.tasks[tid] = n
+		r.tasks[tid], r.inner[inner] = n, n
 		return nil
 	}
 	r.born++
 	n := r.born
 	by := r.tasks[parent]
+	r.parents[n], r.inner[inner] = by, n
 	if !r.alive[by] { // killed before it could report the birth
 		by = 0
 	}
@@ -103,6 +104,44 @@ func (r *Recorder) Process(tid int) uint32 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.tasks[tid]
+}
+
+// Named is the number of a living process by a thread or process id of its own
+// process namespace, 0 if there is none.
+func (r *Recorder) Named(inner int) uint32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n := r.inner[inner]; r.alive[n] {
+		return n
+	}
+	return 0
+}
+
+// Descends tells whether process n was born below process of.
+func (r *Recorder) Descends(n, of uint32) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for n = r.parents[n]; n != 0; n = r.parents[n] {
+		if n == of {
+			return true
+		}
+	}
+	return false
+}
+
+// Related tells whether two processes have an ancestor in common: of one whose maker
+// was killed before it could tell, nothing is known.
+func (r *Recorder) Related(a, b uint32) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.root(a) == r.root(b)
+}
+
+func (r *Recorder) root(n uint32) uint32 {
+	for r.parents[n] != 0 {
+		n = r.parents[n]
+	}
+	return n
 }
 
 // Lives tells whether a thread or process, by its outer id, is of the run and has
