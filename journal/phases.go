@@ -188,6 +188,7 @@ func checkParts(r *Row) *RuleError {
 type phaseState struct {
 	last    Phase // of the rows so far, the final row left out
 	ended   [PhaseGrade + 1]bool
+	stopped bool   // setup failed
 	alive   int    // processes born and not ended
 	before  uint32 // processes born before grading
 	rewards [FromJSON + 1]bool
@@ -230,6 +231,12 @@ func (c *Checker) checkPhases(r *Row) *RuleError {
 	}
 	if r.Phase > PhaseSetup && len(p.Setup) > 0 && !c.phases.ended[PhaseSetup] {
 		return broken(RulePhase, "the phase row of setup first", "a row of phase %v", r.Phase)
+	}
+	switch {
+	case r.Phase > PhaseSetup && c.phases.stopped:
+		return broken(RulePhase, "no further phase after a setup that failed", "a row of phase %v", r.Phase)
+	case r.Op == OpPhase && r.Phase != PhaseGrade && r.End.How == NotStarted:
+		return broken(RulePhase, "a command that was started, or no phase row", "phase %v, not started", r.Phase)
 	}
 	if r.Phase == PhaseGrade {
 		switch {
@@ -298,6 +305,7 @@ func (c *Checker) enter(r *Row) {
 		c.phases.alive--
 	case OpPhase:
 		c.phases.ended[r.Phase] = true
+		c.phases.stopped = c.phases.stopped || r.Phase == PhaseSetup && (r.End.How != Exited || r.End.Code != 0)
 	case OpReward:
 		c.phases.rewards[r.Reward.Source] = true
 		if r.Reward.Source == FromExit {

@@ -154,6 +154,12 @@ func gradings() []vector {
 			early[kPhase] = num(1)
 			return slices.Insert(r, gWrote, early)
 		}),
+		bad("phases-agent-not-started", "phase", gAgent, "", "an agent that was never started, and is graded all the same", func(r []table) []table { r[gAgent] = ended(1, 127, 3, 0); return r }),
+		{name: "phases-setup-failed", stage: "phase", row: gArgv + 2, comment: "a row of the agent after a setup that failed", rows: grading(exit, func(r []table) []table {
+			r = withSetup(r)
+			r[gArgv+1] = ended(0, 1, 1, 0)
+			return r
+		})},
 		bad("phases-third-environment", "origin", gArgv+1, "", "a third argument vector of the driver in one phase",
 			func(r []table) []table { return slices.Insert(r, gArgv, maps.Clone(r[gArgv])) }),
 		bad("phases-environment-after-run", "origin", gWrote+1, "", "an argument vector of the driver after one of the run in the same phase",
