@@ -30,9 +30,11 @@ cross:
 unit:
 	$(GO) test -timeout 20m ./...
 
-# The example benchmark with all its tasks, three trials of each.
+# The example benchmark with all its tasks, three trials of each; the recorder's
+# tests a second time as an ordinary user and without namespaces, all of them.
 long: deps
 	CLEANRUN_LONG=1 $(GO) test -timeout 60m -v -run TestExampleBenchmark ./cmd/cleanrun
+	CLEANRUN_LONG=1 $(GO) test -timeout 60m ./sandbox
 
 # Reported ratios, never a pass or a fail.
 bench:

@@ -27,7 +27,11 @@ func TestPlainBackend(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the second run, without namespaces, is left out with -short")
 	}
-	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.timeout=8m", "-test.run=^Test(RT|Incident|FakeTool|Sandbox(KillStorm|Path|Back|Cancel|Untraced|Signals|Deeper|Many|Phases|Tests|Timeouts|Nothing|ProcessLimit|DiskLimit)|Workload)",
+	list := "^Test(RT|Incident|FakeTool|Sandbox(Path|Back|Cancel|Untraced|Deeper|Many|Phases|Tests|Nothing))"
+	if long {
+		list = "^Test(RT|Incident|FakeTool|Sandbox(KillStorm|Path|Back|Cancel|Untraced|Signals|Deeper|Many|Phases|Tests|Timeouts|Nothing|ProcessLimit|DiskLimit)|Workload)"
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.v", "-test.timeout=8m", "-test.run="+list,
 		"-test.skip=^TestIncident20_Killed|^TestWorkload$/^(python|python-misc|go)$") // another path, loopback, and time
 	cmd.Env = append(os.Environ(), backVar+"="+sandbox.PlainBackend)
 	out, err := cmd.CombinedOutput()
