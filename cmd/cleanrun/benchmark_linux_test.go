@@ -162,7 +162,9 @@ func TestExampleBenchmark(t *testing.T) {
 	})
 	x.wantTrials("cheat.sh", cells, func(r eval.TrialRow) bool {
 		reasons := strings.Join(r.Reasons, " ")
-		return r.State == "DIRTY" && strings.Contains(reasons, attest.ReasonObject) && strings.Contains(reasons, attest.ReasonOutOfScope)
+		// One that was killed while it looked around is DIRTY by then, and stays so.
+		whole := strings.Contains(reasons, attest.ReasonObject) || r.Outcome == eval.Killed
+		return r.State == "DIRTY" && whole && strings.Contains(reasons, attest.ReasonOutOfScope)
 	})
 	// An agent that does nothing gets nothing, and is CLEAN: no task gives itself away.
 	x.wantTrials("true", x.tasks, func(r eval.TrialRow) bool {
