@@ -68,6 +68,7 @@ func Compose(set *contraband.Set, seal [32]byte, ev *Evidence, sum [32]byte, d *
 		return nil, err
 	}
 	start, root := ev.start, ev.Root()
+	_, entries := ev.Entries()
 	p := Predicate{
 		Verdict: d.Verdict,
 		Reasons: listed(d.Reasons),
@@ -83,7 +84,7 @@ func Compose(set *contraband.Set, seal [32]byte, ev *Evidence, sum [32]byte, d *
 		},
 		Evidence: EvidenceClaim{
 			Level: LevelFull, SHA256: hex.EncodeToString(sum[:]), Tree: hex.EncodeToString(ev.trailer.Tree[:]),
-			Depth: ev.trailer.Depth, Digests: ev.trailer.Digests,
+			Depth: ev.trailer.Depth, Digests: ev.trailer.Digests, Entries: hex.EncodeToString(entries[:]),
 		},
 		Scope:      ScopeClaim{Workspace: start.Workspace, Observe: start.Observe, Roots: []RootClaim{}},
 		Counts:     d.Counts,

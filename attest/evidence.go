@@ -1,6 +1,7 @@
 package attest
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 
 	"github.com/cleanrun-dev/cleanrun/internal/dcbor"
@@ -90,6 +91,20 @@ func (it *Item) Append(b []byte) []byte {
 		return append(b, cborNull)
 	}
 	b = appendHead(b, majorArray, 10)
+	return appendBytes(e.appendFields(b), e.Digests)
+}
+
+// EntryLeaf is the hash of the entry of row seq as a leaf of the tree over all
+// entries: without its digests, which its root covers, and with the row's
+// number. So one entry can be shown without the others.
+func EntryLeaf(seq uint64, e *Entry) [32]byte {
+	b := appendHead(append(make([]byte, 0, 128), 0), majorArray, 10)
+	b = appendHead(b, majorUint, seq)
+	return sha256.Sum256(e.appendFields(b))
+}
+
+// appendFields appends all of an entry but the digests.
+func (e *Entry) appendFields(b []byte) []byte {
 	for _, v := range []uint64{e.Seen, e.Scanned, e.Baseline, e.Declared, e.Opaque, e.Canonical, uint64(e.Bounds)} {
 		b = appendHead(b, majorUint, v)
 	}
@@ -98,8 +113,7 @@ func (it *Item) Append(b []byte) []byte {
 	} else {
 		b = appendHead(b, majorUint, *e.Same)
 	}
-	b = appendBytes(b, e.Root[:])
-	return appendBytes(b, e.Digests)
+	return appendBytes(b, e.Root[:])
 }
 
 // Append appends the encoded trailer to b.

@@ -135,6 +135,7 @@ func (ev *Evidence) readItems(seq *sequence) error {
 			return err
 		}
 		if e := it.entry; e != nil {
+			ev.entries.Push(EntryLeaf(n, e))
 			if len(e.Digests) > 0 {
 				ev.baseOf[n] = int32(len(ev.bases))
 				ev.bases = append(ev.bases, base{n, row.Dir, e.Root, e.Digests})

@@ -118,6 +118,7 @@ type EvidenceClaim struct {
 	Tree    string `json:"tree"`    // root of the prefix-bucket tree
 	Depth   uint8  `json:"depth"`   //
 	Digests uint64 `json:"digests"` // distinct digests in the tree
+	Entries string `json:"entries"` // root over the entries (Evidence.Entries): with the tree, what a compact proof is held to
 }
 
 // ScopeClaim is the allow list of the start row, without its keys.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/cleanrun-dev/cleanrun/internal/merkle"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
 
@@ -22,6 +23,7 @@ type Evidence struct {
 	final   *journal.Final // nil if the journal is open
 	summary journal.Summary
 	first   []byte // bytes of row 0
+	entries merkle.Tree
 	graded  graded
 
 	marks   []int               // where in pack each stride-th item begins
@@ -76,6 +78,10 @@ func (e *Evidence) Digests() uint64 { return e.trailer.Digests }
 
 // Root is the RFC 9162 root over the rows: with Size, the journal head.
 func (e *Evidence) Root() [32]byte { return e.header.Root }
+
+// Entries returns how many rows have an entry, and the RFC 9162 root over
+// EntryLeaf of each.
+func (e *Evidence) Entries() (n uint64, root [32]byte) { return e.entries.Size(), e.entries.Root() }
 
 // Row returns row seq and its entry (nil without content). It panics if there is
 // no such row.
