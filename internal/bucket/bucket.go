@@ -57,6 +57,7 @@ type Builder struct {
 	end   uint64 // the first bucket that does not belong here
 	leaf  []byte // bytes of the open bucket so far
 	count uint32
+	see   func(index uint64, leaf []byte, hash [32]byte) // of each bucket that is closed; may be nil
 }
 
 // New returns a Builder for exactly n entries.
@@ -104,9 +105,7 @@ func (b *Builder) Add(e Entry) error {
 		b.closeBucket()
 	}
 	b.open()
-	b.leaf = append(b.leaf, e.Digest[:]...)
-	b.leaf = binary.BigEndian.AppendUint64(b.leaf, e.First)
-	b.leaf = append(b.leaf, e.Direction)
+	b.leaf = e.append(b.leaf)
 	b.count++
 	b.got++
 	b.last = e.Digest
@@ -117,18 +116,34 @@ func prefix(d [DigestSize]byte, depth uint8) uint64 {
 	return binary.BigEndian.Uint64(d[:8]) >> (64 - depth) // 0 for depth 0
 }
 
+// EntrySize is the length of an entry in a leaf.
+const EntrySize = DigestSize + 8 + 1
+
+func (e *Entry) append(leaf []byte) []byte {
+	leaf = append(leaf, e.Digest[:]...)
+	return append(binary.BigEndian.AppendUint64(leaf, e.First), e.Direction)
+}
+
 func (b *Builder) open() {
 	if len(b.leaf) == 0 {
-		b.leaf = append(append(b.leaf, leafLabel...), b.depth)
-		b.leaf = binary.BigEndian.AppendUint64(b.leaf, b.index)
-		b.leaf = append(b.leaf, 0, 0, 0, 0)
+		b.leaf = appendHeader(b.leaf, b.depth, b.index)
 	}
+}
+
+// appendHeader begins a leaf, with a count of 0.
+func appendHeader(leaf []byte, depth uint8, index uint64) []byte {
+	leaf = append(append(leaf, leafLabel...), depth)
+	return append(binary.BigEndian.AppendUint64(leaf, index), 0, 0, 0, 0)
 }
 
 func (b *Builder) closeBucket() {
 	b.open()
 	binary.BigEndian.PutUint32(b.leaf[headerSize-4:], b.count)
-	b.tree.Push(sha256.Sum256(b.leaf))
+	hash := sha256.Sum256(b.leaf)
+	b.tree.Push(hash)
+	if b.see != nil {
+		b.see(b.index, b.leaf, hash)
+	}
 	b.leaf, b.count = b.leaf[:0], 0
 	b.index++
 }
