@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/internal/seccomp"
 	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/sandbox/internal/record"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/stdio"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/tracer"
 )
@@ -96,16 +97,10 @@ func (p *phase) filter() error {
 func (p *phase) trace(ready chan<- error) {
 	defer close(p.traced)
 	runtime.LockOSThread() // its tasks belong to this thread, which ends with them
-	t, r, tid := tracer.New(p), p.r, unix.Gettid()
+	t, r := tracer.New(p), p.r
 	t.Abort = r.giveUp
-	t.Orphaned = func(tid int) bool {
-		parent, ok := r.status(tid, "PPid")
-		return !ok || parent == r.init
-	}
-	t.Ours = func(other int) bool {
-		by, ok := r.status(other, "TracerPid")
-		return ok && by == tid
-	}
+	t.Init = r.init
+	t.Status = func(tid int) (func(string) string, error) { return record.Status(r.proc, tid) }
 	if p.grading != nil {
 		t.Exiting = func(tid int) {
 			if tid == p.main || p.grading.leaderGone() && r.rec.Process(tid) == p.number {
@@ -184,6 +179,9 @@ func (p *phase) Death(tid, exit int) error {
 	}
 	return err
 }
+
+// Same tells the threads of a process.
+func (p *phase) Same(tid, pid int) bool { return p.r.rec.Process(tid) == p.r.rec.Process(pid) }
 
 // chunk records what passes through a standard stream.
 func (p *phase) chunk(stream int, b []byte) error {

@@ -37,6 +37,44 @@ print("killed")`}})
 	}
 }
 
+// In grading each end is seen twice, once before it: a process that is killed in the
+// middle of a fork or an exec stops with what looks like another fork's or exec's message.
+func TestGradingKillStorm(t *testing.T) {
+	needs(t, "python3")
+	const script = `python3 -c '
+import os, random, signal, time
+for r in range(300):
+    p = os.fork()
+    if p == 0:
+        os.setpgid(0, 0)
+        for i in range(20):
+            c = os.fork()
+            if c == 0:
+                os.execv("/bin/true", ["true"])
+        os._exit(0)
+    try: os.setpgid(p, p)
+    except OSError: pass
+    time.sleep(random.random() * 0.01)
+    try: os.killpg(p, signal.SIGKILL)
+    except OSError: pass
+    os.waitpid(p, 0)
+'; echo killed; echo 0`
+	for _, backend := range []string{sandbox.Backend, sandbox.PlainBackend} {
+		t.Run(backend, func(t *testing.T) {
+			c := phased(t, "", "true", script)
+			c.Backend = backend
+			r := run(t, c)
+			if r.stdout != "killed\n0\n" || r.Outcome != journal.Completed {
+				t.Errorf("outcome %v stdout %q stderr %q", r.Outcome, r.stdout, r.stderr)
+			}
+			if l := r.find(func(e entry) bool { return e.Op == journal.OpKilled }); len(l) > 0 {
+				t.Errorf("killed by the recorder: %v", l)
+			}
+			r.closed(t)
+		})
+	}
+}
+
 // A child that asks not to be traced would execute unseen.
 func TestSandboxUntracedCloneIsRefused(t *testing.T) {
 	ws := simple(t)

@@ -7,19 +7,7 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/cleanrun-dev/cleanrun/sandbox/internal/record"
 )
-
-// status is a number of /proc/tid/status.
-func (r *recording) status(tid int, name string) (int, bool) {
-	field, err := record.Status(r.proc, tid)
-	if err != nil {
-		return 0, false
-	}
-	n, err := strconv.Atoi(field(name))
-	return n, err == nil
-}
 
 func (r *recording) threads(pid int) ([]int, error) {
 	fd, err := unix.Openat(r.proc, strconv.Itoa(pid)+"/task", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,26 +29,38 @@ type Events interface {
 	Exec(caller, pid int) (bool, error)
 	// Death of thread tid. exit is the exit code, or -signal.
 	Death(tid, exit int) error
+	// Same tells whether a thread is one of a process, by what Birth was told.
+	Same(tid, pid int) bool
 }
 
 // A Tracer belongs to one thread: Seize and Wait must be called there. Each phase
 // of a run has its own.
 type Tracer struct {
-	Events   Events
-	Orphaned func(tid int) bool // the maker of a held task is dead
-	Ours     func(tid int) bool // this thread traces it already
-	Abort    func(error)        // ends the run: called once, at the first error
-	Exiting  func(tid int)      // a task is about to end and has still all it had; nil: not asked for
-	Most     int                // tasks that may live at once; 0 is no limit; Exec may set it
+	Events  Events
+	Status  func(tid int) (name func(string) string, err error) // fields of /proc/tid/status
+	Init    int                                                 // who gets children whose parent is dead
+	Abort   func(error)                                         // ends the run: called once, at the first error
+	Exiting func(tid int)                                       // a task is about to end and has still all it had; nil: not asked for
+	Most    int                                                 // tasks that may live at once; 0 is no limit; Exec may set it
 
-	live    map[int]bool // false: seen to stop, birth not reported yet
+	live    map[int]bool // born, and not seen to end
+	held    map[int]*held
 	gone    map[int]int  // died before the birth was reported, with the exit
-	count   atomic.Int64 // of live that are true
+	erased  map[int]bool // killed in an exec of which the caller is not known
+	count   atomic.Int64 // of live
 	refused atomic.Int64
 }
 
+// held is a task in its first stop: it waits for its maker to report it.
+type held struct {
+	parent int // at that stop, 0: not known
+	since  time.Time
+}
+
 // New returns a Tracer without tasks.
-func New(e Events) *Tracer { return &Tracer{Events: e, live: map[int]bool{}, gone: map[int]int{}} }
+func New(e Events) *Tracer {
+	return &Tracer{Events: e, live: map[int]bool{}, held: map[int]*held{}, gone: map[int]int{}, erased: map[int]bool{}}
+}
 
 // Seize attaches to all threads of pid. list gives its threads; it is asked
 // again until nothing new appears, since a thread may start another meanwhile.
@@ -72,7 +85,7 @@ func (t *Tracer) Seize(pid int, list func(pid int) ([]int, error)) error {
 			}
 			// EPERM: traced already. By us, if its maker's seizure passed on to it;
 			// by a debugger, if we are run under one.
-			if e != 0 && (e != unix.EPERM || !t.Ours(tid)) {
+			if e != 0 && (e != unix.EPERM || t.number(tid, "TracerPid") != unix.Gettid()) {
 				return fmt.Errorf("trace thread %d: %w", tid, e)
 			}
 			t.begin(tid)
@@ -93,6 +106,7 @@ func (t *Tracer) Live() int { return int(t.count.Load()) }
 func (t *Tracer) Refused() int { return int(t.refused.Load()) }
 
 func (t *Tracer) begin(tid int) {
+	delete(t.held, tid)
 	if !t.live[tid] {
 		t.live[tid] = true
 		t.count.Add(1)
@@ -109,27 +123,38 @@ func (t *Tracer) end(tid int) {
 // Wait handles events until no task of this thread's is left.
 func (t *Tracer) Wait() error {
 	var first error
-	for {
-		var ws unix.WaitStatus
-		pid, err := unix.Wait4(-1, &ws, unix.WALL|unix.WNOTHREAD, nil)
-		if err == unix.EINTR {
-			continue
-		}
-		if err == unix.ECHILD {
-			return first
-		}
-		if err != nil {
-			return fmt.Errorf("wait: %w", err)
-		}
-		// After an error go on reaping: pid 1 cannot end while a traced zombie
-		// waits. What was not reported as born is killed here: nobody else knows it.
-		if first != nil {
-			t.kill(pid)
-		}
-		if err := t.event(pid, ws); err != nil && first == nil {
+	check := func(err error) {
+		if err != nil && first == nil {
 			first = err
 			t.Abort(err)
 			t.Kill()
+		}
+	}
+	var stops []stop
+	for pause := shortest; ; {
+		var err error
+		stops, err = t.collect(stops[:0])
+		switch {
+		case err == unix.ECHILD:
+			return first
+		case err != nil:
+			return fmt.Errorf("wait: %w", err)
+		}
+		for _, s := range stops {
+			// After an error go on reaping: pid 1 cannot end while a traced zombie
+			// waits. What was not reported as born is killed here: nobody else knows it.
+			if first != nil {
+				t.kill(s.tid)
+			}
+			check(t.event(s))
+			pause = shortest
+		}
+		if len(stops) > 0 {
+			continue
+		}
+		if check(t.adopt()); len(t.held) > 0 {
+			time.Sleep(pause)
+			pause = min(2*pause, 10*time.Millisecond)
 		}
 	}
 }
@@ -139,95 +164,37 @@ func (t *Tracer) Kill() {
 	for tid := range t.live {
 		t.kill(tid)
 	}
+	for tid := range t.held {
+		t.kill(tid)
+	}
 }
 
 func (t *Tracer) kill(tid int) { _ = unix.Kill(tid, unix.SIGKILL) } // it may have ended
 
-func (t *Tracer) event(pid int, ws unix.WaitStatus) error {
+func (t *Tracer) event(s stop) error {
+	pid, ws := s.tid, s.status
 	if ws.Exited() || ws.Signaled() {
-		exit := ws.ExitStatus()
-		if ws.Signaled() {
-			exit = -int(ws.Signal())
-		}
-		if !t.live[pid] {
-			t.gone[pid] = exit
-			delete(t.live, pid)
-			return nil
-		}
-		t.end(pid)
-		if err := t.adopt(pid); err != nil {
-			return err
-		}
-		return t.Events.Death(pid, exit)
+		return t.ended(s)
 	}
 	if !ws.Stopped() {
 		return nil
 	}
-	switch event := uint32(ws) >> 16; event {
+	switch s.event() {
 	case unix.PTRACE_EVENT_EXEC:
-		caller, err := unix.PtraceGetEventMsg(pid)
-		if err != nil {
-			return nil // killed meanwhile; its death follows
-		}
-		if int(caller) != pid && t.live[int(caller)] {
-			// The caller took over its leader's id; its own is never reported again.
-			t.end(int(caller))
-			if err := t.Events.Death(int(caller), 0); err != nil {
-				return err
-			}
-		}
-		ok, err := t.Events.Exec(int(caller), pid)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return ignoreGone(unix.Kill(pid, unix.SIGKILL))
-		}
-		return cont(pid, 0)
+		return t.executed(s)
 	case unix.PTRACE_EVENT_FORK, unix.PTRACE_EVENT_VFORK, unix.PTRACE_EVENT_CLONE:
-		msg, err := unix.PtraceGetEventMsg(pid)
-		if err != nil {
-			return nil
-		}
-		child := int(msg)
-		born, stopped := t.live[child]
-		if born {
-			return cont(pid, 0)
-		}
-		if err := t.Events.Birth(pid, child); err != nil {
-			return err
-		}
-		if exit, dead := t.gone[child]; dead {
-			delete(t.gone, child)
-			if err := t.Events.Death(child, exit); err != nil {
-				return err
-			}
-			return cont(pid, 0)
-		}
-		t.begin(child)
-		if t.Most > 0 && t.Live() > t.Most {
-			t.refused.Add(1)
-			if err := ignoreGone(unix.Kill(child, unix.SIGKILL)); err != nil {
-				return err
-			}
-		}
-		if stopped {
-			if err := cont(child, 0); err != nil {
-				return err
-			}
-		}
-		return cont(pid, 0)
+		return t.forked(s)
 	case unix.PTRACE_EVENT_EXIT:
 		if t.Exiting != nil {
 			t.Exiting(pid)
 		}
 		return cont(pid, 0)
 	case unix.PTRACE_EVENT_STOP:
-		if _, known := t.live[pid]; !known {
+		if !t.live[pid] && t.held[pid] == nil {
 			// First stop of a child: held until its birth, which its maker
 			// reports, if it lives.
-			t.live[pid] = false
-			return t.adopt(0)
+			t.held[pid] = &held{parent: t.number(pid, "PPid"), since: time.Now()}
+			return nil
 		}
 		switch ws.StopSignal() {
 		case unix.SIGSTOP, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU:
@@ -239,21 +206,118 @@ func (t *Tracer) event(pid int, ws unix.WaitStatus) error {
 		return cont(pid, 0)
 	default:
 		sig := 0
-		if event == 0 {
+		if s.event() == 0 {
 			sig = int(ws.StopSignal())
 		}
 		return cont(pid, sig)
 	}
 }
 
-// adopt releases tasks whose maker was killed before it could report them. dead
-// may be that maker.
-func (t *Tracer) adopt(dead int) error {
-	for tid, born := range t.live {
-		if born || !t.Orphaned(tid) {
+func (t *Tracer) ended(s stop) error {
+	exit := s.status.ExitStatus()
+	if s.status.Signaled() {
+		exit = -int(s.status.Signal())
+	}
+	if !t.live[s.tid] {
+		delete(t.held, s.tid)
+		t.gone[s.tid] = exit
+		return nil
+	}
+	if t.erased[s.tid] {
+		delete(t.erased, s.tid)
+		// A leader ends last. What is left is the thread that took over its id.
+		for tid := range t.live {
+			if tid != s.tid && t.Events.Same(tid, s.tid) {
+				t.end(tid)
+				if err := t.Events.Death(tid, exit); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	t.end(s.tid)
+	return t.Events.Death(s.tid, exit)
+}
+
+func (t *Tracer) executed(s stop) error {
+	if !s.told {
+		t.erased[s.tid] = true
+		return ignoreGone(unix.Kill(s.tid, unix.SIGKILL)) // it was: it never runs the new program
+	}
+	if s.message != s.tid && t.live[s.message] {
+		// The caller took over its leader's id; its own is never reported again.
+		t.end(s.message)
+		if err := t.Events.Death(s.message, 0); err != nil {
+			return err
+		}
+	}
+	ok, err := t.Events.Exec(s.message, s.tid)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return ignoreGone(unix.Kill(s.tid, unix.SIGKILL))
+	}
+	return cont(s.tid, 0)
+}
+
+func (t *Tracer) forked(s stop) error {
+	child := s.message
+	if !s.told {
+		return ignoreGone(unix.Kill(s.tid, unix.SIGKILL)) // it was; its child is adopted
+	}
+	if t.live[child] { // adopted already
+		return cont(s.tid, 0)
+	}
+	_, stopped := t.held[child]
+	if err := t.Events.Birth(s.tid, child); err != nil {
+		return err
+	}
+	exit, dead := t.gone[child]
+	delete(t.gone, child)
+	if dead && unix.Kill(child, 0) == unix.ESRCH { // else that was an earlier task of this id
+		if err := t.Events.Death(child, exit); err != nil {
+			return err
+		}
+		return cont(s.tid, 0)
+	}
+	t.begin(child)
+	if t.Most > 0 && t.Live() > t.Most {
+		t.refused.Add(1)
+		if err := ignoreGone(unix.Kill(child, unix.SIGKILL)); err != nil {
+			return err
+		}
+	}
+	if stopped {
+		if err := cont(child, 0); err != nil {
+			return err
+		}
+	}
+	return cont(s.tid, 0)
+}
+
+// shortest is the first pause while a task is held and nothing happens.
+const shortest = 100 * time.Microsecond
+
+// longest is how long a task may be held for a parent that is at work: it may be its
+// maker, or one that took over the children of its maker and waits in a loop.
+const longest = time.Second
+
+// adopt releases tasks whose maker was killed before it could report them. Call it
+// when no event waits: a maker that lives has yet to come to its stop, and runs.
+func (t *Tracer) adopt() error {
+	for tid, h := range t.held {
+		parent := t.number(tid, "PPid")
+		if parent == 0 {
+			continue // it ended: that is an event
+		}
+		if parent == h.parent && parent != t.Init && t.runs(parent) && time.Since(h.since) < longest {
 			continue
 		}
-		if err := t.Events.Birth(dead, tid); err != nil {
+		if h.parent == t.Init { // its maker was dead at its first stop
+			h.parent = 0
+		}
+		if err := t.Events.Birth(h.parent, tid); err != nil {
 			return err
 		}
 		t.begin(tid)
