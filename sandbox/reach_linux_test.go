@@ -103,15 +103,13 @@ sys.stdout.flush(); os.wait()
 // Positive control: what honest graders do with what they started.
 func TestIncident15_GraderReachesItsOwn(t *testing.T) {
 	needs(t, "python3", "timeout", "make", "bash", "nice")
-	// Each is given time to start: a kill in the middle of a fork or an exec can make
-	// the recorder give the run up, or record a killed process. SECURITY.md says so.
 	const script = `echo via > /dev/stdout; echo x 3>&1 >/dev/fd/3; cat <<E | cat /dev/stdin
 piped
 E
-bash -c 'cat <(echo substituted); set -m; sleep 60 & sleep 0.5; kill %1; wait %1; echo job $?; sleep 60 & sleep 0.5; kill -STOP %1; kill -CONT %1; kill -KILL %1; wait %1; echo group $?'
-timeout 1 sleep 60; echo timeout $?
-timeout -s KILL 1 sleep 60; echo hard $?
-sleep 60 & ps=$!; sleep 0.5; : < /proc/$ps/fdinfo/1 && : >> /proc/$ps/fd/1 && echo child; sh -c "kill $ps"; wait $ps; echo sibling $?
+bash -c 'cat <(echo substituted); set -m; sleep 60 & kill %1; wait %1; echo job $?; (sleep 60; true) & kill -STOP %1; kill -CONT %1; kill -KILL %1; wait %1; echo group $?'
+timeout 0.2 sleep 60; echo timeout $?
+timeout -s KILL 0.2 sh -c 'sleep 60; true'; echo hard $?
+sleep 60 & ps=$!; : < /proc/$ps/fdinfo/1 && : >> /proc/$ps/fd/1 && echo child; sh -c "kill $ps"; wait $ps; echo sibling $?
 printf 'all:\n\t@echo made; kill -TERM $$$$; echo no\n' > mk; make -f mk 2>/dev/null; echo make $?
 nice -n 3 sh -c 'echo nice'
 python3 -c '
@@ -119,7 +117,7 @@ import subprocess, os, signal
 p = subprocess.Popen(["sleep", "60"], start_new_session=True)
 os.sched_setaffinity(p.pid, os.sched_getaffinity(0)); os.setpriority(os.PRIO_PROCESS, p.pid, 3)
 os.killpg(p.pid, signal.SIGSTOP); os.killpg(p.pid, signal.SIGCONT); p.terminate(); print("python", p.wait())
-try: subprocess.run(["sleep", "60"], timeout=1)
+try: subprocess.run(["sleep", "60"], timeout=0.2)
 except subprocess.TimeoutExpired: print("expired")
 p = subprocess.Popen(["sleep", "60"]); f = os.pidfd_open(p.pid); signal.pidfd_send_signal(f, signal.SIGKILL); print("pidfd", p.wait())
 '
