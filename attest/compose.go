@@ -96,6 +96,9 @@ func Compose(set *contraband.Set, seal [32]byte, ev *Evidence, sum [32]byte, d *
 		Asserted:   AssertedClaim{start.Agent, start.Model},
 		Score:      score,
 	}
+	if d.stated != nil {
+		p.Matches = *d.stated
+	}
 	if ev.final != nil {
 		p.Run.Outcome, p.Run.ExitCode = outcomeNames[ev.final.Outcome], ev.final.Code
 	}

@@ -21,6 +21,8 @@ type Derivation struct {
 	NotCovered []ChannelClaim
 	Phases     []PhaseClaim // that ended, in order
 	Observed   *Score       // the reward that the rows hold, nil without one
+
+	stated *Matches // in place of Matches, where not all rows were shown
 }
 
 // A Finding is one sealed group of which the run holds items. It explains a
@@ -69,20 +71,27 @@ type Coverage struct {
 // set must be the one that the run is bound to (Bind) and ev structurally sound
 // (ReadEvidence). The rules are in spec/statement.md, "Derivation".
 func Derive(set *contraband.Set, ev *Evidence) *Derivation {
-	salt := contraband.RunSalt(ev.first)
-	j := &judge{
-		ev:      ev,
-		ix:      newIndex(set, salt),
-		reasons: map[string]*Reason{},
+	if ev.partial {
+		panic("attest: Derive of partial evidence")
 	}
+	j := newJudge(set, ev)
+	j.judge()
+	return j.derivation()
+}
+
+func newJudge(set *contraband.Set, ev *Evidence) *judge {
+	return &judge{ev: ev, ix: newIndex(set, ev.Salt()), reasons: map[string]*Reason{}}
+}
+
+// judge collects all reasons that the rows give.
+func (j *judge) judge() {
 	j.content()
 	j.groups()
 	j.rows()
 	j.closing()
 	j.grading()
-	j.controls(salt)
+	j.controls(j.ev.Salt())
 	j.sealedSet()
-	return j.derivation()
 }
 
 // A judge collects what one run's evidence says.
@@ -266,6 +275,15 @@ func (j *judge) sealedSet() {
 // minKept is how many tenths of the novel part the baseline must leave.
 const minKept = 5
 
+func compareMatches(a, b Match) int {
+	return cmp.Or(cmp.Compare(a.Event, b.Event), cmp.Compare(a.Class, b.Class), cmp.Compare(rank(a.Reason), rank(b.Reason)))
+}
+
+func (j *judge) sortMatches() {
+	slices.SortFunc(j.out.Matches, compareMatches)
+	j.out.Matches = slices.Compact(j.out.Matches)
+}
+
 // derivation puts everything in its only order.
 func (j *judge) derivation() *Derivation {
 	d := &j.out
@@ -282,10 +300,7 @@ func (j *judge) derivation() *Derivation {
 			d.Verdict = Inconclusive
 		}
 	}
-	slices.SortFunc(d.Matches, func(a, b Match) int {
-		return cmp.Or(cmp.Compare(a.Event, b.Event), cmp.Compare(a.Class, b.Class), cmp.Compare(rank(a.Reason), rank(b.Reason)))
-	})
-	d.Matches = slices.Compact(d.Matches)
+	j.sortMatches()
 	slices.SortStableFunc(d.Findings, func(a, b Finding) int { return cmp.Compare(a.Event, b.Event) })
 	for _, c := range j.ev.start.Channels {
 		if c.Role == roleModel {

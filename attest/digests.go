@@ -29,12 +29,17 @@ func DigestRoot(digests []byte) [32]byte {
 		panic("attest: DigestRoot: length is no multiple of 16")
 	}
 	var t merkle.Tree
-	var leaf [1 + DigestSize]byte
 	for i := 0; i < len(digests); i += DigestSize {
-		copy(leaf[1:], digests[i:i+DigestSize])
-		t.Push(sha256.Sum256(leaf[:]))
+		t.Push(DigestLeaf([DigestSize]byte(digests[i:])))
 	}
 	return t.Root()
+}
+
+// DigestLeaf is the hash of a digest as a leaf under DigestRoot.
+func DigestLeaf(d [DigestSize]byte) [32]byte {
+	var leaf [1 + DigestSize]byte
+	copy(leaf[1:], d[:])
+	return sha256.Sum256(leaf[:])
 }
 
 // noDigests is the root over no digest.

@@ -147,6 +147,9 @@ func (j *judge) grading() {
 	case conflicting(g.rewards):
 		j.note(ReasonConflict, g.rewards[1].seq, 1)
 	}
+	if j.ev.partial {
+		return // what grading opened needs all its rows
+	}
 	shared, signal, tests, answer := j.opened()
 	j.out.Counts.GradeShared = shared
 	if !g.positive() {

@@ -32,6 +32,9 @@ type Evidence struct {
 	empties map[uint64][32]byte // rows without digests of their own that others refer to, and the root that they state
 	opened  []int32             // bases of control rows, each once
 
+	partial bool     // only some rows are known
+	numbers []uint64 // these
+
 	origins map[uint64]journal.Origin // that tests put in place of the rows'
 }
 
@@ -84,12 +87,12 @@ func (e *Evidence) Root() [32]byte { return e.header.Root }
 func (e *Evidence) Entries() (n uint64, root [32]byte) { return e.entries.Size(), e.entries.Root() }
 
 // Row returns row seq and its entry (nil without content). It panics if there is
-// no such row.
+// no such row, or it is not shown.
 func (e *Evidence) Row(seq uint64) (*journal.Row, *Entry) {
-	if seq >= e.header.Rows {
+	it := e.at(seq)
+	if it == nil {
 		panic(fmt.Sprintf("attest: row %d of %d", seq, e.header.Rows))
 	}
-	it := e.at(seq)
 	return parsed(it.row), it.entry.clone()
 }
 
@@ -116,6 +119,18 @@ func (e *Evidence) walk(visit func(seq uint64, ev *event)) {
 
 // at reads item seq. It lives until the next one is read.
 func (e *Evidence) at(seq uint64) (found *item) {
+	if e.partial {
+		e.items(0, func(n uint64, it *item) bool {
+			if n == seq {
+				found = it
+			}
+			return n < seq
+		})
+		return found
+	}
+	if seq >= e.header.Rows {
+		return nil
+	}
 	e.items(seq/stride*stride, func(n uint64, it *item) bool {
 		found = it
 		return n < seq
@@ -125,10 +140,27 @@ func (e *Evidence) at(seq uint64) (found *item) {
 
 // items reads the pack again from item seq on, a multiple of stride.
 func (e *Evidence) items(seq uint64, visit func(seq uint64, it *item) bool) {
+	if e.partial {
+		e.shown(visit)
+		return
+	}
 	s, it := &sequence{data: e.pack, at: e.marks[seq/stride]}, new(item)
 	for ; seq < e.header.Rows; seq++ {
 		if err := s.item(it); err != nil {
 			panic("attest: an item that was read cannot be read again: " + err.Error())
+		}
+		if !visit(seq, it) {
+			return
+		}
+	}
+}
+
+// shown reads the rows of partial evidence.
+func (e *Evidence) shown(visit func(seq uint64, it *item) bool) {
+	s, it := &sequence{data: e.pack}, new(item)
+	for _, seq := range e.numbers {
+		if err := s.item(it); err != nil {
+			panic("attest: an item that was written cannot be read again: " + err.Error())
 		}
 		if !visit(seq, it) {
 			return
