@@ -69,6 +69,10 @@ func Compose(set *contraband.Set, seal [32]byte, ev *Evidence, sum [32]byte, d *
 	}
 	start, root := ev.start, ev.Root()
 	_, entries := ev.Entries()
+	claim := EvidenceClaim{
+		Level: LevelFull, SHA256: hex.EncodeToString(sum[:]), Tree: hex.EncodeToString(ev.trailer.Tree[:]),
+		Depth: ev.trailer.Depth, Digests: ev.trailer.Digests, Entries: hex.EncodeToString(entries[:]),
+	}
 	p := Predicate{
 		Verdict: d.Verdict,
 		Reasons: listed(d.Reasons),
@@ -82,10 +86,7 @@ func Compose(set *contraband.Set, seal [32]byte, ev *Evidence, sum [32]byte, d *
 			SHA256: hex.EncodeToString(seal[:]), Commitment: hex.EncodeToString(set.Commitment[:]),
 			Baseline: hex.EncodeToString(set.Baseline[:]), Profile: set.Profile, Period: set.Period,
 		},
-		Evidence: EvidenceClaim{
-			Level: LevelFull, SHA256: hex.EncodeToString(sum[:]), Tree: hex.EncodeToString(ev.trailer.Tree[:]),
-			Depth: ev.trailer.Depth, Digests: ev.trailer.Digests, Entries: hex.EncodeToString(entries[:]),
-		},
+		Evidence:   claim,
 		Scope:      ScopeClaim{Workspace: start.Workspace, Observe: start.Observe, Roots: []RootClaim{}},
 		Counts:     d.Counts,
 		Phases:     listed(d.Phases),
@@ -95,9 +96,6 @@ func Compose(set *contraband.Set, seal [32]byte, ev *Evidence, sum [32]byte, d *
 		Recorder:   RecorderClaim{start.Recorder, start.Backend, listed(start.Blind)},
 		Asserted:   AssertedClaim{start.Agent, start.Model},
 		Score:      score,
-	}
-	if d.stated != nil {
-		p.Matches = *d.stated
 	}
 	if ev.final != nil {
 		p.Run.Outcome, p.Run.ExitCode = outcomeNames[ev.final.Outcome], ev.final.Code

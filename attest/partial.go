@@ -144,6 +144,21 @@ func DeriveShown(set *contraband.Set, ev *Evidence, stated *Predicate) (*Derivat
 	return j.derivation(), nil
 }
 
+// ComposeShown writes down what was derived from partial evidence: the statement
+// that Compose makes of all of it. What is said of the evidence pack is taken from
+// stated, which the proof of what is shown was held to. The error is a *Refusal.
+func ComposeShown(set *contraband.Set, seal [32]byte, ev *Evidence, stated *Predicate, d *Derivation, score *Score) (*Statement, error) {
+	s, err := Compose(set, seal, ev, [32]byte{}, d, score)
+	if err != nil {
+		return nil, err
+	}
+	s.Predicate.Evidence = stated.Evidence
+	if d.stated != nil {
+		s.Predicate.Matches = *d.stated
+	}
+	return s, nil
+}
+
 // rowReasons are reasons that single rows give. The first such row is shown; that
 // there are as many as stated, and none where none is stated, is taken over.
 var rowReasons = []string{ReasonOutOfScope, ReasonOpaque, ReasonBounds, ReasonUnreadable, ReasonUnstable, ReasonLost, ReasonKilled}
