@@ -59,12 +59,13 @@ func (v *verifier) describe() {
 	r.Derived = v.derived.Verdict
 	r.Run, r.Score, r.Phases, r.Grader, r.Counts, r.Coverage = &p.Run, p.Score, p.Phases, p.Grader, &p.Counts, &p.Coverage
 	r.Agent, r.Model = p.Asserted.Agent, p.Asserted.Model
-	r.Checked = &Checked{Level: "full, without the key", Events: p.Journal.Size, Digests: p.Evidence.Digests, Bytes: p.Coverage.Seen}
+	r.Checked = &Checked{Level: levels[v.rederived()], Rederived: v.rederived(), Events: p.Journal.Size, Digests: p.Evidence.Digests, Bytes: p.Coverage.Seen}
 	r.Assurance = &Assurance{Level: "L0", Detail: "self-run: nothing was logged before the run"}
 	r.CountsAs = countsAs(p.Score, v.derived.Verdict)
 	v.why()
 	v.attested()
 	v.asserted()
+	v.trusted()
 	v.notCovered()
 }
 

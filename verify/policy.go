@@ -20,8 +20,7 @@ type Policy struct {
 	Runners []receipt.PublicKey // may sign receipts
 
 	// FullEvidence demands the evidence pack, from which everything is derived
-	// again. This version reads no shorter proof, so a bundle without the pack
-	// is undecided in any case; with this it is INVALID.
+	// again: a compact proof in its place, or nothing, is then INVALID.
 	FullEvidence bool
 	// SecondSignature demands receipt2.cose by another pinned runner key.
 	SecondSignature bool

@@ -41,6 +41,7 @@ const (
 	CheckSeal        = "seal-digest"        // the statement names this task.sealed
 	CheckEvidenceSum = "evidence-digest"    // the statement names this evidence.cbor
 	CheckEvidence    = "evidence"           // rows, head, entries, digests and tree hold together
+	CheckCompact     = "compact-proof"      // proof.cbor holds under the statement's roots
 	CheckBinding     = "binding"            // the start row and the sealed set belong together
 	CheckSubject     = "subject"            // subject and sub name this journal's head and run
 	CheckVerdict     = "verdict"            // the stored verdict is the derived one
@@ -97,10 +98,11 @@ type Why struct {
 
 // Checked says how much was derived again.
 type Checked struct {
-	Level   string `json:"level"`
-	Events  uint64 `json:"events"`
-	Digests uint64 `json:"digests"`
-	Bytes   uint64 `json:"bytes"` // of content
+	Level     string `json:"level"`
+	Rederived string `json:"rederived"` // RederivedFull or RederivedCompact
+	Events    uint64 `json:"events"`
+	Digests   uint64 `json:"digests"`
+	Bytes     uint64 `json:"bytes"` // of content
 }
 
 // Assurance is derived from what is present, never read from a field.
@@ -134,6 +136,7 @@ type Report struct {
 	Checked    *Checked            `json:"checked,omitempty"`
 	Attested   []string            `json:"attested"`
 	Asserted   []string            `json:"asserted"`
+	Trusted    []string            `json:"trusted"` // what a compact proof leaves to the runner's word; empty of a full re-derivation
 	NotCovered []string            `json:"notCovered"`
 	Assurance  *Assurance          `json:"assurance,omitempty"`
 	Checks     []Check             `json:"checks"`

@@ -38,6 +38,7 @@ type Result struct {
 	// Statement is the statement as derived again, which the runner's is equal to;
 	// nil if there is no evidence to derive it from.
 	Statement *attest.Statement
+	Rederived string // RederivedFull or RederivedCompact; "" if Statement is nil
 	Receipt   []byte // the member receipt.cose
 	Runner    Signatory
 	Owner     Signatory
@@ -70,7 +71,9 @@ func (s *Session) Check(bundle []byte) *Result {
 		return r
 	}
 	s.seals.add(&seal{v.sealSum, len(v.bundle.Sealed), v.sealed, v.head, v.set, v.owner})
-	r.Statement, r.Receipt = v.composed, v.bundle.Receipt
+	if r.Statement, r.Receipt = v.composed, v.bundle.Receipt; r.Statement != nil {
+		r.Rederived = v.rederived()
+	}
 	r.Runner = signatory(v.receipt, v.runner != nil)
 	r.Owner = signatory(v.sealed.Signed, v.owner != nil)
 	if v.head != nil {

@@ -63,7 +63,11 @@ func (r *Report) Text(file string) string {
 	if n := r.Counts.Generated; n > 0 {
 		line("generated", "%s that the model's replies hold", plural(n, "sealed item", "sealed items"))
 	}
-	line("checked", "%s: %s events, %s digests", r.Checked.Level, group(r.Checked.Events), group(r.Checked.Digests))
+	word := "checked"
+	if r.Checked.Rederived == RederivedCompact {
+		word = "re-derived:"
+	}
+	line(word, "%s: %s events, %s digests", r.Checked.Level, group(r.Checked.Events), group(r.Checked.Digests))
 	list := func(word string, items []string) {
 		if len(items) == 0 {
 			items = []string{"nothing known"}
@@ -77,6 +81,9 @@ func (r *Report) Text(file string) string {
 	}
 	list("attested", r.Attested)
 	list("asserted", r.Asserted)
+	if len(r.Trusted) > 0 {
+		list("trusted", r.Trusted)
+	}
 	list("NOT covered", r.NotCovered)
 	line("assurance", "%s: %s", r.Assurance.Level, r.Assurance.Detail)
 	if next := r.next(file); next != "" {

@@ -37,7 +37,7 @@ func Verify(bundle []byte, policy *Policy, now time.Time) *Report {
 func newVerifier(policy *Policy, now time.Time) *verifier {
 	return &verifier{
 		policy: policy,
-		report: &Report{CheckedAt: now.UTC(), Notes: []string{}, Why: []Why{}, Phases: []attest.PhaseClaim{}, Attested: []string{}, Asserted: []string{}, NotCovered: []string{}},
+		report: &Report{CheckedAt: now.UTC(), Notes: []string{}, Why: []Why{}, Phases: []attest.PhaseClaim{}, Attested: []string{}, Asserted: []string{}, Trusted: []string{}, NotCovered: []string{}},
 	}
 }
 
@@ -90,6 +90,7 @@ func (v *verifier) run(data []byte) {
 		{CheckSeal, v.checkSeal},
 		{CheckEvidenceSum, v.checkEvidenceSum},
 		{CheckEvidence, v.checkEvidence},
+		{CheckCompact, v.checkCompact},
 		{CheckBinding, v.checkBinding},
 		{CheckSubject, v.checkSubject},
 		{CheckVerdict, v.checkVerdict},
@@ -157,7 +158,6 @@ func (v *verifier) checkMembers() (string, error) {
 		name receipt.Member
 		data []byte
 	}{
-		{receipt.MemberProof, v.bundle.Proof},
 		{receipt.MemberLogProof, v.bundle.LogProof},
 		{receipt.MemberTimestamp, v.bundle.Timestamp},
 	} {
@@ -165,8 +165,8 @@ func (v *verifier) checkMembers() (string, error) {
 			return "", fmt.Errorf("got member %s, want none: this version of cleanrun does not check it", m.name)
 		}
 	}
-	if v.bundle.Evidence == nil && v.policy != nil && v.policy.FullEvidence {
-		return "", fmt.Errorf("got no %s, want it: the policy says require %s", receipt.MemberEvidence, requireFull)
+	if err := v.checkOneOf(); err != nil {
+		return "", err
 	}
 	return "no member beyond what is checked", nil
 }
@@ -194,7 +194,9 @@ func (v *verifier) checkSeal() (string, error) {
 
 func (v *verifier) checkEvidenceSum() (string, error) {
 	if v.bundle.Evidence == nil {
-		v.note("the bundle holds no evidence pack: nothing can be derived again")
+		if v.bundle.Proof == nil {
+			v.note("the bundle holds no evidence pack: nothing can be derived again")
+		}
 		return "", skipped("no " + string(receipt.MemberEvidence))
 	}
 	v.sum = sha256.Sum256(v.bundle.Evidence)
@@ -235,12 +237,14 @@ func (v *verifier) checkSubject() (string, error) {
 	if got, want := v.receipt.Unauthenticated().Subject, hex.EncodeToString(run[:]); got != want {
 		return "", fmt.Errorf("sub of the receipt: got %s, want run %s", show(got), want)
 	}
-	v.derived = attest.Derive(v.set, v.evidence)
+	if err := v.derive(); err != nil {
+		return "", err
+	}
 	claimed := claimedScore(v)
 	if v.derived.Observed != nil || claimed != nil && claimed.Source != attest.ScoreAsserted {
 		claimed = nil // what grading gave is in the rows, or nothing is
 	}
-	s, err := attest.Compose(v.set, v.sealSum, v.evidence, v.sum, v.derived, claimed)
+	s, err := v.compose(claimed)
 	if err != nil {
 		return "", err
 	}

@@ -41,17 +41,18 @@ var mayImport = map[string][]string{
 	"internal/manifest": {"internal/dcbor", "internal/durable", "scope"},
 	"seal":              {"contraband", "internal/canon", "internal/views", "internal/manifest", "scope", "internal/durable", "internal/merkle", "receipt"},
 	"attest":            {"internal/dcbor", "internal/jcs", "internal/bucket", "internal/merkle", "journal", "contraband", "scope"},
+	"compact":           {"attest", "contraband", "journal", "internal/bucket", "internal/dcbor", "internal/merkle"},
 	"receipt":           {"internal/dcbor"},
 	"keys":              {"receipt", "internal/durable"},
 	"eval":              {"journal", "internal/durable", "attest", "submission"},
-	"verify":            {"attest", "receipt", "contraband", "journal", "scope", "internal/dcbor"},
+	"verify":            {"attest", "compact", "receipt", "contraband", "journal", "scope", "internal/dcbor"},
 	"submission":        {"attest", "contraband", "internal/jcs", "internal/merkle"},
 	"audit":             {"verify", "submission", "receipt", "attest"},
 	"scanner":           {"journal", "contraband", "internal/canon", "internal/views", "internal/manifest", "attest", "internal/bucket", "internal/dcbor", "internal/objects", "internal/vault", "scope"},
 }
 
 // pure packages build for js/wasm and know no clock, network, process or log.
-var pure = []string{"attest", "contraband", "scope", "receipt", "verify", "journal", "submission", "disclosure"}
+var pure = []string{"attest", "compact", "contraband", "scope", "receipt", "verify", "journal", "submission", "disclosure"}
 
 var forbidden = []string{"net", "net/http", "os/exec", "log", "log/slog",
 	"github.com/sigstore/sigstore", "google.golang.org/protobuf", "github.com/google/trillian", "github.com/in-toto/attestation"}
