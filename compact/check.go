@@ -271,6 +271,9 @@ func (c *checker) needed(a *asked, stated *attest.Predicate) error {
 		switch {
 		case e == nil:
 		case row.Phase == journal.PhaseGrade:
+			if e.Shown != nil {
+				return broken(RuleUnneeded, "row %d shows digests of the grade phase, where nothing counts", row.Seq)
+			}
 			held = first[row.Seq]
 		default:
 			s := e.Shown
