@@ -68,7 +68,7 @@ func Compose(set *contraband.Set, seal [32]byte, ev *Evidence, sum [32]byte, d *
 		return nil, err
 	}
 	start, root := ev.start, ev.Root()
-	_, entries := ev.Entries()
+	entries := ev.Entries()
 	claim := EvidenceClaim{
 		Level: LevelFull, SHA256: hex.EncodeToString(sum[:]), Tree: hex.EncodeToString(ev.trailer.Tree[:]),
 		Depth: ev.trailer.Depth, Digests: ev.trailer.Digests, Entries: hex.EncodeToString(entries[:]),

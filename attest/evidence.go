@@ -94,14 +94,20 @@ func (it *Item) Append(b []byte) []byte {
 	return appendBytes(e.appendFields(b), e.Digests)
 }
 
-// EntryLeaf is the hash of the entry of row seq as a leaf of the tree over all
-// entries: without its digests, which its root covers, and with the row's
-// number. So one entry can be shown without the others.
-func EntryLeaf(seq uint64, e *Entry) [32]byte {
-	b := appendHead(append(make([]byte, 0, 128), 0), majorArray, 10)
-	b = appendHead(b, majorUint, seq)
-	return sha256.Sum256(e.appendFields(b))
+// EntryLeaf is the hash of the entry of row seq, nil without content, as a leaf of
+// the tree over the entries of all rows: with how many digests of its own it has
+// in place of them, which its root covers. So one entry can be shown without the
+// others.
+func EntryLeaf(seq uint64, e *Entry, digests uint64) [32]byte {
+	if e == nil {
+		return noEntry
+	}
+	b := appendHead(append(make([]byte, 0, 128), 0), majorArray, 11)
+	b = e.appendFields(appendHead(b, majorUint, seq))
+	return sha256.Sum256(appendHead(b, majorUint, digests))
 }
+
+var noEntry = sha256.Sum256([]byte{0, cborNull})
 
 // appendFields appends all of an entry but the digests.
 func (e *Entry) appendFields(b []byte) []byte {

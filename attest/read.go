@@ -142,8 +142,8 @@ func (ev *Evidence) readItems(seq *sequence) error {
 		if err := ev.checkEntry(n, &row, it.entry); err != nil {
 			return err
 		}
+		ev.entries.Push(entryLeaf(n, it.entry))
 		if e := it.entry; e != nil {
-			ev.entries.Push(EntryLeaf(n, e))
 			if len(e.Digests) > 0 {
 				ev.baseOf[n] = int32(len(ev.bases))
 				ev.bases = append(ev.bases, base{n, row.Dir, e.Root, e.Digests})
@@ -172,6 +172,14 @@ func (ev *Evidence) readItems(seq *sequence) error {
 		return &EvidenceError{Rule: RuleHead, Got: fmt.Sprintf("root %x", root), Want: fmt.Sprintf("%x, as the header says", ev.header.Root)}
 	}
 	return nil
+}
+
+// entryLeaf is EntryLeaf of an entry that has all its digests.
+func entryLeaf(n uint64, e *Entry) [32]byte {
+	if e == nil {
+		return noEntry
+	}
+	return EntryLeaf(n, e, uint64(len(e.Digests)/DigestSize))
 }
 
 // checkEntry checks what needs no hashing.

@@ -82,9 +82,8 @@ func (e *Evidence) Digests() uint64 { return e.trailer.Digests }
 // Root is the RFC 9162 root over the rows: with Size, the journal head.
 func (e *Evidence) Root() [32]byte { return e.header.Root }
 
-// Entries returns how many rows have an entry, and the RFC 9162 root over
-// EntryLeaf of each.
-func (e *Evidence) Entries() (n uint64, root [32]byte) { return e.entries.Size(), e.entries.Root() }
+// Entries is the RFC 9162 root over EntryLeaf of each row.
+func (e *Evidence) Entries() [32]byte { return e.entries.Root() }
 
 // Row returns row seq and its entry (nil without content). It panics if there is
 // no such row, or it is not shown.

@@ -143,23 +143,23 @@ func (c *checker) entries() error {
 		if e == nil {
 			continue
 		}
-		places, leaves = append(places, e.Place), append(leaves, attest.EntryLeaf(row.Seq, e.entry()))
+		places, leaves = append(places, row.Seq), append(leaves, attest.EntryLeaf(row.Seq, e.entry(), e.Count))
 		if err := c.shown(row, e); err != nil {
 			return err
 		}
 	}
 	if len(places) == 0 {
-		if len(c.proof.EntryPath) > 0 || c.proof.Entries > 0 {
+		if len(c.proof.EntryPath) > 0 {
 			return broken(RuleEntryPath, "got a path for no entry, want none")
 		}
 		return nil
 	}
-	return under(RuleEntryPath, "entries", c.roots.entries, c.proof.Entries, places, leaves, c.proof.EntryPath)
+	return under(RuleEntryPath, "entries", c.roots.entries, c.roots.head.Size, places, leaves, c.proof.EntryPath)
 }
 
 func (c *checker) shown(row *journal.Row, e *Entry) error {
 	if e.Same != nil {
-		if e.Shown != nil || *e.Same >= row.Seq {
+		if e.Shown != nil || e.Count > 0 || *e.Same >= row.Seq {
 			return broken(RuleEntry, "row %d: got a reference to row %d, want an earlier one, and no digests beside it", row.Seq, *e.Same)
 		}
 		if at, ok := c.at[*e.Same]; ok {
@@ -177,7 +177,7 @@ func (c *checker) shown(row *journal.Row, e *Entry) error {
 	for i := range leaves {
 		leaves[i] = attest.DigestLeaf(digest(s.Digests[i*attest.DigestSize:]))
 	}
-	return under(RuleShown, fmt.Sprintf("digests of row %d", row.Seq), e.Root, s.Count, s.Places, leaves, s.Path)
+	return under(RuleShown, fmt.Sprintf("digests of row %d", row.Seq), e.Root, e.Count, s.Places, leaves, s.Path)
 }
 
 // tree asks the signed tree for every sealed item and opened control.

@@ -7,7 +7,6 @@ import (
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/bucket"
 	"github.com/cleanrun-dev/cleanrun/internal/dcbor"
-	"github.com/cleanrun-dev/cleanrun/internal/merkle"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
 
@@ -26,11 +25,10 @@ type Fraud struct {
 	Version    string `cbor:"1,keyasint"`
 	Row        []byte `cbor:"2,keyasint"` // of the digest, as in the journal
 	RowPath    []byte `cbor:"3,keyasint"` // to the journal's root
-	Entries    uint64 `cbor:"4,keyasint"` // of the run
-	Entry      *Entry `cbor:"5,keyasint"` // of the row; it shows the digest
-	EntryPath  []byte `cbor:"6,keyasint"` // to the root over all entries
-	Bucket     []byte `cbor:"7,keyasint"` // where the digest belongs
-	BucketPath []byte `cbor:"8,keyasint"` // to the root of the tree
+	Entry      *Entry `cbor:"4,keyasint"` // of the row; it shows the digest
+	EntryPath  []byte `cbor:"5,keyasint"` // to the root over all entries
+	Bucket     []byte `cbor:"6,keyasint"` // where the digest belongs
+	BucketPath []byte `cbor:"7,keyasint"` // to the root of the tree
 }
 
 // ParseFraud reads a fraud proof and checks its form. The error is an *Error.
@@ -89,8 +87,8 @@ func (f *Fraud) Convicts(stated *attest.Predicate) (string, error) {
 		path        []byte
 	}{
 		{RuleRowPath, "the row", r.head.Root, r.head.Size, row.Seq, journal.LeafHash(f.Row), f.RowPath},
-		{RuleEntryPath, "the entry", r.entries, f.Entries, f.Entry.Place, attest.EntryLeaf(row.Seq, f.Entry.entry()), f.EntryPath},
-		{RuleShown, "the digest", f.Entry.Root, s.Count, s.Places[0], attest.DigestLeaf(d), s.Path},
+		{RuleEntryPath, "the entry", r.entries, r.head.Size, row.Seq, attest.EntryLeaf(row.Seq, f.Entry.entry(), f.Entry.Count), f.EntryPath},
+		{RuleShown, "the digest", f.Entry.Root, f.Entry.Count, s.Places[0], attest.DigestLeaf(d), s.Path},
 	} {
 		if err := under(u.rule, u.what, u.root, u.size, []uint64{u.place}, [][32]byte{u.leaf}, u.path); err != nil {
 			return "", err
@@ -130,7 +128,7 @@ func Accuse(set *contraband.Set, ev *attest.Evidence, p *Proof, stated *attest.P
 	if err != nil {
 		return nil, err
 	}
-	entries, root := ev.Entries()
+	root := ev.Entries()
 	if head := ev.Head(); head != r.head || root != r.entries {
 		return nil, broken(RuleStatement, "the evidence has journal root %x and entries %x, the statement %x and %x: it is not what the runner signed", head.Root, root, r.head.Root, r.entries)
 	}
@@ -139,7 +137,7 @@ func Accuse(set *contraband.Set, ev *attest.Evidence, p *Proof, stated *attest.P
 	if err := c.tree(asked); err != nil {
 		return nil, err
 	}
-	seq, place := uint64(0), uint64(0)
+	seq := uint64(0)
 	for raw, e := range ev.Items() {
 		if e != nil {
 			row, err := journal.ParseRow(raw)
@@ -149,35 +147,23 @@ func Accuse(set *contraband.Set, ev *attest.Evidence, p *Proof, stated *attest.P
 			for at := 0; at < len(e.Digests); at += attest.DigestSize {
 				d := digest(e.Digests[at:])
 				if (asked.items[d] || asked.controls[d]) && differs(c.found, d, seq, uint8(row.Dir)) != "" {
-					return c.accuse(asked, ev, raw, e, seq, place, entries, d, uint64(at/attest.DigestSize))
+					return c.accuse(asked, ev, raw, e, seq, d, uint64(at/attest.DigestSize))
 				}
 			}
-			place++
 		}
 		seq++
 	}
 	return nil, nil
 }
 
-func (c *checker) accuse(a *asked, ev *attest.Evidence, raw []byte, e *attest.Entry, seq, place, entries uint64, d digest, at uint64) (*Fraud, error) {
+func (c *checker) accuse(a *asked, ev *attest.Evidence, raw []byte, e *attest.Entry, seq uint64, d digest, at uint64) (*Fraud, error) {
 	tree := &bucket.Proof{Buckets: c.proof.Buckets, Path: hashes(c.proof.BucketPath)}
 	single, err := tree.Single(c.roots.depth, a.list, d)
 	if err != nil {
 		return nil, err
 	}
-	m := &maker{ev: ev, rest: map[uint64]bool{seq: true}, held: map[uint64]*Shown{seq: {
-		Count: uint64(len(e.Digests) / attest.DigestSize), Places: []uint64{at}, Digests: d[:],
-	}}}
-	f := &Fraud{Version: FraudVersion, Row: raw, Entries: entries, Entry: m.entry(seq, place, e), Bucket: single.Buckets[0], BucketPath: joined(single.Path)}
-	rows, all := merkle.NewProver(ev.Size(), []uint64{seq}), merkle.NewProver(entries, []uint64{place})
-	n := uint64(0)
-	for raw, e := range ev.Items() {
-		rows.Push(journal.LeafHash(raw))
-		if e != nil {
-			all.Push(attest.EntryLeaf(n, e))
-		}
-		n++
-	}
-	f.RowPath, f.EntryPath = joined(rows.Path()), joined(all.Path())
+	m := &maker{ev: ev, rest: map[uint64]bool{seq: true}, held: map[uint64]*Shown{seq: {Places: []uint64{at}, Digests: d[:]}}}
+	f := &Fraud{Version: FraudVersion, Row: raw, Entry: m.entry(seq, e), Bucket: single.Buckets[0], BucketPath: joined(single.Path)}
+	f.RowPath, f.EntryPath = paths(ev, []uint64{seq}, []uint64{seq})
 	return f, nil
 }

@@ -36,11 +36,10 @@ type Proof struct {
 	Version    string   `cbor:"1,keyasint"`
 	Rows       []Row    `cbor:"2,keyasint"` // shown rows, by number
 	RowPath    []byte   `cbor:"3,keyasint"` // multiproof of them under the journal's root: hashes, joined
-	Entries    uint64   `cbor:"4,keyasint"` // rows of the run that have an entry
-	EntryPath  []byte   `cbor:"5,keyasint"` // multiproof of the shown entries under the root over all entries
-	Buckets    [][]byte `cbor:"6,keyasint"` // the bucket of each sealed item and opened control, by index
-	BucketPath []byte   `cbor:"7,keyasint"` // multiproof of them under the root of the tree
-	Controls   []byte   `cbor:"8,keyasint"` // opened controls, as in the evidence's trailer
+	EntryPath  []byte   `cbor:"4,keyasint"` // multiproof of the shown entries under the root over all entries
+	Buckets    [][]byte `cbor:"5,keyasint"` // the bucket of each sealed item and opened control, by index
+	BucketPath []byte   `cbor:"6,keyasint"` // multiproof of them under the root of the tree
+	Controls   []byte   `cbor:"7,keyasint"` // opened controls, as in the evidence's trailer
 }
 
 // A Row is one shown row. Its number stands in it.
@@ -53,7 +52,6 @@ type Row struct {
 // An Entry is the entry of a shown row.
 type Entry struct {
 	_         struct{} `cbor:",toarray"`
-	Place     uint64   // among all entries, from 0
 	Seen      uint64   // the fields of attest.Entry
 	Scanned   uint64
 	Baseline  uint64
@@ -63,14 +61,14 @@ type Entry struct {
 	Bounds    uint32
 	Same      *uint64
 	Root      [32]byte
-	Shown     *Shown // digests of it, null for none
+	Count     uint64 // digests of its own
+	Shown     *Shown // some of them, null for none
 }
 
 // Shown are those digests of an entry that are sealed items or opened controls.
 type Shown struct {
 	_       struct{} `cbor:",toarray"`
-	Count   uint64   // digests of the entry
-	Places  []uint64 // of the shown ones among them, from 0
+	Places  []uint64 // of the shown ones among the entry's, from 0
 	Digests []byte   // the shown ones, joined
 	Path    []byte   // multiproof of them under the entry's root
 }

@@ -104,7 +104,7 @@ func (m *maker) holds(seq uint64, e *attest.Entry) (base uint64, list []digest) 
 				s.Digests = append(s.Digests, d[:]...)
 			}
 		}
-		if s.Count = uint64(len(e.Digests) / attest.DigestSize); len(s.Places) > 0 {
+		if len(s.Places) > 0 {
 			m.held[seq] = &s
 		}
 	}
@@ -118,51 +118,59 @@ func (m *maker) holds(seq uint64, e *attest.Entry) (base uint64, list []digest) 
 
 // rows puts the chosen rows and their paths into p.
 func (m *maker) rows(p *Proof) {
-	var places []uint64 // of the chosen entries
-	var place uint64
-	todo := m.shown
-	seq := uint64(0)
-	paths := merkle.NewProver(m.ev.Size(), m.shown)
+	var contents []uint64 // chosen rows with an entry
+	todo, seq := m.shown, uint64(0)
 	for raw, entry := range m.ev.Items() {
-		paths.Push(journal.LeafHash(raw))
 		if len(todo) > 0 && todo[0] == seq {
 			todo = todo[1:]
 			r := Row{Row: raw}
 			if entry != nil {
-				r.Entry = m.entry(seq, place, entry)
-				places = append(places, place)
+				r.Entry = m.entry(seq, entry)
+				contents = append(contents, seq)
 			}
 			p.Rows = append(p.Rows, r)
 		}
-		if entry != nil {
-			place++
-		}
 		seq++
 	}
-	p.RowPath, p.Entries = joined(paths.Path()), place
-	if len(places) == 0 {
-		return
-	}
-	paths, seq = merkle.NewProver(place, places), 0
-	for _, entry := range m.ev.Items() {
-		if entry != nil {
-			paths.Push(attest.EntryLeaf(seq, entry))
-		}
-		seq++
-	}
-	p.EntryPath = joined(paths.Path())
+	p.RowPath, p.EntryPath = paths(m.ev, m.shown, contents)
 }
 
-func (m *maker) entry(seq, place uint64, e *attest.Entry) *Entry {
-	out := &Entry{Place: place, Seen: e.Seen, Scanned: e.Scanned, Baseline: e.Baseline, Declared: e.Declared, Opaque: e.Opaque,
-		Canonical: e.Canonical, Bounds: e.Bounds, Root: e.Root}
+// paths returns the multiproofs of rows and of the entries of some of them.
+func paths(ev *attest.Evidence, rows, contents []uint64) (rowPath, entryPath []byte) {
+	byRow := merkle.NewProver(ev.Size(), rows)
+	byEntry := merkle.NewProver(ev.Size(), contents)
+	seq := uint64(0)
+	for raw, e := range ev.Items() {
+		byRow.Push(journal.LeafHash(raw))
+		if len(contents) > 0 {
+			byEntry.Push(attest.EntryLeaf(seq, e, owned(e)))
+		}
+		seq++
+	}
+	if len(contents) > 0 {
+		entryPath = joined(byEntry.Path())
+	}
+	return joined(byRow.Path()), entryPath
+}
+
+// owned is how many digests of its own an entry has.
+func owned(e *attest.Entry) uint64 {
+	if e == nil {
+		return 0
+	}
+	return uint64(len(e.Digests) / attest.DigestSize)
+}
+
+func (m *maker) entry(seq uint64, e *attest.Entry) *Entry {
+	out := &Entry{Seen: e.Seen, Scanned: e.Scanned, Baseline: e.Baseline, Declared: e.Declared, Opaque: e.Opaque,
+		Canonical: e.Canonical, Bounds: e.Bounds, Root: e.Root, Count: owned(e)}
 	if e.Same != nil {
 		same := *e.Same
 		out.Same = &same
 	}
 	if m.rest[seq] {
 		s := m.held[seq]
-		paths := merkle.NewProver(s.Count, s.Places)
+		paths := merkle.NewProver(out.Count, s.Places)
 		for i := 0; i < len(e.Digests); i += attest.DigestSize {
 			paths.Push(attest.DigestLeaf([attest.DigestSize]byte(e.Digests[i:])))
 		}
