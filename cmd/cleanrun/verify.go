@@ -15,9 +15,11 @@ import (
 	"github.com/cleanrun-dev/cleanrun/verify"
 )
 
-// maxBundle bounds what verify reads into memory: the bundle's largest members
-// and some room.
+// maxBundle bounds what verify reads: the bundle's largest members and some room.
 const maxBundle = 3 << 30
+
+// inMemory is the size up to which verify keeps a bundle in memory.
+const inMemory = 64 << 20
 
 var verifyPolicy, verifyStore string
 
@@ -42,7 +44,7 @@ Exit codes: 0 verified CLEAN, 1 INVALID, 2 not a bundle, 3 INCONCLUSIVE or canno
 		if err != nil {
 			return err
 		}
-		read := func() ([]byte, error) { return readFile(path, maxBundle) }
+		read := func() ([]byte, error) { return readBundle(path, inMemory) }
 		if verifyStore != "" {
 			read = func() ([]byte, error) { return getFromStore(verifyStore, path) }
 		}
@@ -69,7 +71,7 @@ Exit codes: 0 verified CLEAN, 1 INVALID, 2 not a bundle, 3 INCONCLUSIVE or canno
 
 // verifyFile is what verify and quickstart call.
 func verifyFile(path, policyPath string) (*verify.Report, error) {
-	return verifyBytes(func() ([]byte, error) { return readFile(path, maxBundle) }, policyPath)
+	return verifyBytes(func() ([]byte, error) { return readBundle(path, inMemory) }, policyPath)
 }
 
 // verifyBytes reads the policy, then the bundle.
@@ -123,7 +125,7 @@ func readFile(path string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s: got %d bytes, want at most %d", path, st.Size(), limit)
 	}
 	// A bundle may be large: no buffer that doubles. Not mapped either, since
-	// whoever gave the file may change it meanwhile.
+	// whoever gave the file may change it meanwhile; see readBundle.
 	var buf bytes.Buffer
 	buf.Grow(int(st.Size()) + bytes.MinRead)
 	if _, err := buf.ReadFrom(io.LimitReader(f, limit+1)); err != nil {
