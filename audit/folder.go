@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/receipt"
 )
 
@@ -60,42 +60,20 @@ func (f *folder) names() ([]string, error) {
 	return names, nil
 }
 
-// open opens a regular file of at most limit bytes. What was looked at is what
-// was opened, so nobody can put a link or a pipe in between.
+// open opens a regular file of at most limit bytes.
 func (f *folder) open(name string, limit int64) (*os.File, int64, error) {
-	before, err := f.root.Lstat(name)
+	file, err := regular.In(f.root, name)
 	if err != nil {
 		return nil, 0, err
 	}
-	if !before.Mode().IsRegular() {
-		return nil, 0, fmt.Errorf("%s: got a %s, want a regular file", name, kind(before.Mode()))
-	}
-	file, err := f.root.OpenFile(name, os.O_RDONLY|nonblock, 0)
-	if err != nil {
-		return nil, 0, err
-	}
-	after, err := file.Stat()
-	switch {
-	case err != nil:
-	case !os.SameFile(before, after):
-		err = fmt.Errorf("%s: it was replaced while it was opened", name)
-	case after.Size() > limit:
-		err = fmt.Errorf("%s: got %d bytes, want at most %d", name, after.Size(), limit)
+	st, err := file.Stat()
+	if err == nil && st.Size() > limit {
+		err = fmt.Errorf("%s: got %d bytes, want at most %d", name, st.Size(), limit)
 	}
 	if err != nil {
 		return nil, 0, errors.Join(err, file.Close())
 	}
-	return file, after.Size(), nil
-}
-
-func kind(m fs.FileMode) string {
-	switch {
-	case m&fs.ModeSymlink != 0:
-		return "symbolic link"
-	case m.IsDir():
-		return "folder"
-	}
-	return "special file"
+	return file, st.Size(), nil
 }
 
 // read reads a file that open opens. buf is used if it is large enough. room, if

@@ -3,7 +3,6 @@ package eval
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/cleanrun-dev/cleanrun/internal/durable"
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 )
 
 // ErrLocked says that another eval works in the folder.
@@ -31,7 +31,7 @@ func Read(dir string) (*State, error) {
 	if err := checkLayout(dir); err != nil {
 		return nil, err
 	}
-	raw, err := readBounded(filepath.Join(dir, PlanFile), MaxPlan)
+	raw, err := regular.Read(filepath.Join(dir, PlanFile), MaxPlan)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: no %s in this folder; want a folder that cleanrun eval -o wrote", dir, PlanFile)
 	}
@@ -43,7 +43,7 @@ func Read(dir string) (*State, error) {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, PlanFile), err)
 	}
 	name := filepath.Join(dir, ResultsFile)
-	if raw, err = readBounded(name, MaxResults); errors.Is(err, fs.ErrNotExist) {
+	if raw, err = regular.Read(name, MaxResults); errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	} else if err != nil {
 		return nil, err
@@ -317,17 +317,4 @@ func (d *Dir) Close() error {
 		}
 	}
 	return errors.Join(append(errs, d.lock.Close())...)
-}
-
-func readBounded(name string, most int64) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("%s: larger than %d bytes", name, most)
-	}
-	return data, err
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/submission"
 )
@@ -32,7 +33,7 @@ func Inspect(runDir string, c Cell) (Result, error) {
 	if _, err := journal.Recover(runDir); err != nil {
 		return Result{}, fmt.Errorf("%s: %w", runDir, err)
 	}
-	f, err := os.Open(name)
+	f, err := regular.At(name, os.O_RDONLY)
 	if err != nil {
 		return Result{}, err
 	}

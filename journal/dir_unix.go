@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cleanrun-dev/cleanrun/internal/durable"
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 )
 
 // Lock takes the exclusive lock of a journal's rows file. It lasts until the
@@ -96,7 +97,7 @@ func (w *DirWriter) closeFiles() error {
 // files and says how much. It never adds a row: what a crash left open stays
 // open. A broken record before the tail is an error and cuts nothing.
 func Recover(dir string) (tail Tail, err error) {
-	rows, err := os.OpenFile(filepath.Join(dir, RowsFile), os.O_RDWR, 0)
+	rows, err := regular.At(filepath.Join(dir, RowsFile), os.O_RDWR)
 	if err != nil {
 		return Tail{}, err
 	}
@@ -104,7 +105,7 @@ func Recover(dir string) (tail Tail, err error) {
 	if err := Lock(rows); err != nil {
 		return Tail{}, err
 	}
-	details, err := os.OpenFile(filepath.Join(dir, DetailsFile), os.O_RDWR, 0)
+	details, err := regular.At(filepath.Join(dir, DetailsFile), os.O_RDWR)
 	if err != nil {
 		return Tail{}, err
 	}

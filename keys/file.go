@@ -18,6 +18,7 @@ import (
 
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
 
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/receipt"
 )
 
@@ -150,7 +151,7 @@ func loadFile(path string) (receipt.Signer, error) {
 // read opens first and looks at what it opened, so that nobody can swap the file
 // between the check and the reading.
 func read(path string, check func(os.FileInfo) error) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := regular.Given(path)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/cleanrun-dev/cleanrun/internal/objects"
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/internal/vault"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
@@ -47,7 +48,7 @@ func (f *folder) close() {
 }
 
 func (f *folder) open(name string) (io.Reader, error) {
-	file, err := f.root.Open(name)
+	file, err := regular.In(f.root, name)
 	if err != nil {
 		return nil, fmt.Errorf("scan: %w", err)
 	}
@@ -58,7 +59,7 @@ func (f *folder) open(name string) (io.Reader, error) {
 // checkpoint is the last head that the recorder synced: a crash leaves at least
 // its rows. Without the file it is of no row.
 func (f *folder) checkpoint() (journal.Head, error) {
-	text, err := f.root.ReadFile(journal.HeadFile)
+	text, err := regular.ReadIn(f.root, journal.HeadFile, 1<<16)
 	if errors.Is(err, fs.ErrNotExist) {
 		return journal.Head{}, nil
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/canon"
 	"github.com/cleanrun-dev/cleanrun/internal/manifest"
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/internal/vault"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
@@ -177,9 +178,12 @@ func (s *session) exempt(c *content) bool {
 	return !c.text && !chunked(&c.row) && c.row.Flags&journal.FlagControl == 0 && s.base.Contains(c.sum)
 }
 
+// maxBaseline bounds the manifest, in bytes: some ten million files.
+const maxBaseline = 1 << 30
+
 // readBaseline reads the manifest and compares it with the start row.
 func readBaseline(run *os.Root, want [32]byte) (*manifest.Manifest, error) {
-	data, err := run.ReadFile(BaselineFile)
+	data, err := regular.ReadIn(run, BaselineFile, maxBaseline)
 	if err != nil {
 		return nil, fmt.Errorf("scan: baseline manifest: %w", err)
 	}

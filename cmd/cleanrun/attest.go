@@ -16,6 +16,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
 	"github.com/cleanrun-dev/cleanrun/internal/durable"
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/keys"
 	"github.com/cleanrun-dev/cleanrun/receipt"
@@ -230,7 +231,7 @@ func readKeyFor(path string, set *contraband.Set) (contraband.TaskKey, error) {
 
 // readSecret reads a small secret file and refuses one that others can read.
 func readSecret(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := regular.Given(path)
 	if err != nil {
 		return nil, err
 	}

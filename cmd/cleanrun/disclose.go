@@ -17,6 +17,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
 	"github.com/cleanrun-dev/cleanrun/internal/durable"
 	"github.com/cleanrun-dev/cleanrun/internal/objects"
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/internal/vault"
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/scanner"
@@ -177,7 +178,7 @@ func disclose(e *cli.Env, v discloseOptions, dir string) error {
 }
 
 func openEvent(private vault.Folder, secret journal.Secret, seq uint64) (*journal.Disclosure, error) {
-	rows, err := private.Root.Open(journal.RowsFile)
+	rows, err := regular.In(private.Root, journal.RowsFile)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/eval"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/receipt"
 	"github.com/cleanrun-dev/cleanrun/seal"
@@ -257,7 +258,7 @@ func lsReceipt(name string) (lsEntry, bool) {
 }
 
 func readStart(name string) ([]byte, error) {
-	f, err := os.Open(name)
+	f, err := regular.At(name, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/eval"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
 	"github.com/cleanrun-dev/cleanrun/internal/prune"
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
 
@@ -189,7 +190,7 @@ func (r *prunedRun) attested() error {
 
 // headOf is the head of a run folder's rows. Those after a torn one do not count.
 func headOf(dir string) (journal.Head, error) {
-	f, err := os.Open(filepath.Join(dir, journal.RowsFile))
+	f, err := regular.At(filepath.Join(dir, journal.RowsFile), os.O_RDONLY)
 	if err != nil {
 		return journal.Head{}, err
 	}

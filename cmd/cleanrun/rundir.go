@@ -10,6 +10,7 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/receipt"
 )
@@ -60,7 +61,7 @@ func readEvents(path, identity string) (*events, error) {
 // readRunDir reads the public rows and, where they open the rows' commitments,
 // the private details.
 func readRunDir(dir, identity string) (*events, error) {
-	f, err := os.Open(filepath.Join(dir, journal.RowsFile))
+	f, err := regular.At(filepath.Join(dir, journal.RowsFile), os.O_RDONLY)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%s: no journal in this folder; want a folder that cleanrun run -o wrote", dir)
 	}

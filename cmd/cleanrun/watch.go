@@ -15,6 +15,7 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/eval"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
 
@@ -232,7 +233,7 @@ type follower struct {
 const recordFrame = 4
 
 func follow(dir string) (*follower, error) {
-	f, err := os.Open(filepath.Join(dir, journal.RowsFile))
+	f, err := regular.At(filepath.Join(dir, journal.RowsFile), os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}

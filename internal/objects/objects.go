@@ -18,6 +18,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/internal/vault"
 )
 
@@ -86,15 +87,7 @@ func (s Source) Open(sum Sum) (*Reader, error) {
 }
 
 func (s Source) open(sum Sum) (*os.File, error) {
-	name := Name(s.id(sum))
-	fi, err := s.Root.Lstat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !fi.Mode().IsRegular() { // before opening: a FIFO would block
-		return nil, fmt.Errorf("object %x is a %s, want a regular file", sum, fi.Mode().Type())
-	}
-	return s.Root.Open(name)
+	return regular.In(s.Root, Name(s.id(sum)))
 }
 
 // A ReaderAt reads one object at any offset. It checks no digest.

@@ -9,19 +9,20 @@ import (
 
 	"filippo.io/age"
 
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
 
 // OpenFolder opens the keys of a run folder. They are nil if it is not encrypted.
 func OpenFolder(run *os.Root, ids []age.Identity) (*Keys, error) {
-	file, err := read(run, KeyFile, MaxKeyFile)
+	file, err := regular.ReadIn(run, KeyFile, MaxKeyFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	recipients, err := read(run, RecipientsFile, MaxKeyFile)
+	recipients, err := regular.ReadIn(run, RecipientsFile, MaxKeyFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -40,7 +41,7 @@ func (f Folder) Secret() (s journal.Secret, err error) {
 	if f.Keys != nil {
 		name = SecretFile
 	}
-	b, err := read(f.Root, name, 4096)
+	b, err := regular.ReadIn(f.Root, name, 4096)
 	if err == nil && f.Keys != nil {
 		b, err = f.Keys.DecryptBytes(b, int64(len(s)))
 	}
@@ -55,7 +56,7 @@ func (f Folder) Secret() (s journal.Secret, err error) {
 
 // Details opens the details, for journal.Details.
 func (f Folder) Details() (io.ReadCloser, error) {
-	file, err := f.Root.Open(journal.DetailsFile)
+	file, err := regular.In(f.Root, journal.DetailsFile)
 	if err != nil || f.Keys == nil {
 		return file, err
 	}
@@ -68,21 +69,4 @@ func (f Folder) Details() (io.ReadCloser, error) {
 		io.Reader
 		io.Closer
 	}{r, file}, nil
-}
-
-// read reads a small regular file.
-func read(root *os.Root, name string, most int64) ([]byte, error) {
-	st, err := root.Lstat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !st.Mode().IsRegular() || st.Size() > most {
-		return nil, fmt.Errorf("%s: got a %v of %d bytes, want a regular file of at most %d", name, st.Mode().Type(), st.Size(), most)
-	}
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, most))
 }

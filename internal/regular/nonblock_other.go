@@ -1,6 +1,6 @@
 //go:build !unix
 
-package audit
+package regular
 
 // nonblock is not needed here: no file of a folder waits when it is opened.
 const nonblock = 0
