@@ -318,9 +318,9 @@ func diagnostic(p *compact.Proof) string {
 		if e := p.Rows[i].Entry; e == nil {
 			fmt.Fprintf(&b, "null],  / row %d /\n", r.Seq)
 		} else {
-			fmt.Fprintf(&b, "  / row %d /\n      [%d, %d, %d, %d, %d, %d, %d, null, h'%x', %d, ", r.Seq, e.Seen, e.Scanned, e.Baseline, e.Declared, e.Opaque, e.Canonical, e.Bounds, e.Root, e.Count)
+			fmt.Fprintf(&b, "  / row %d /\n      [%d, %d, %d, %d, %d, %d, %d, null, h'%x', %d,", r.Seq, e.Seen, e.Scanned, e.Baseline, e.Declared, e.Opaque, e.Canonical, e.Bounds, e.Root, e.Count)
 			if s := e.Shown; s == nil {
-				fmt.Fprintf(&b, "null]],\n")
+				fmt.Fprintf(&b, " null]],\n")
 			} else if len(s.Places) == 1 {
 				fmt.Fprintf(&b, "\n      [[%d], h'%x', %s]]],\n", s.Places[0], s.Digests, cut(s.Path))
 			} else {

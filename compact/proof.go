@@ -86,7 +86,6 @@ const (
 	RuleShown     = "shown"    // a shown digest is not one of the entry, or nobody asked for it
 	RuleBuckets   = "buckets"  // the buckets are not those of the signed tree
 	RuleFirst     = "first"    // the first row of a found item is not shown, or is another
-	RuleControls  = "controls" // opened controls of a wrong length, unsorted or repeated
 	RuleUnneeded  = "unneeded" // a shown row decides nothing
 	RuleAtOdds    = "at-odds"  // the statement says something else than the rows shown
 )
