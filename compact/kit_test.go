@@ -2,15 +2,12 @@ package compact_test
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
-	"slices"
 	"testing"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/compact"
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/fixture"
-	"github.com/cleanrun-dev/cleanrun/internal/merkle"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
 
@@ -82,70 +79,14 @@ func cheat(r *fixture.Run) {
 	r.Graded([]journal.Reward{{Value: "1", Source: journal.FromExit}}, &journal.PhaseEnd{How: journal.Exited})
 }
 
-// liar attests a run with evidence whose entries and rows are true, but whose
-// tree was made after lie has changed the entries. It returns the statement, the
-// compact proof that fits it, and the evidence that convicts.
+// liar attests a run with true rows and entries, and the tree of entries that lie
+// has changed. It returns what was signed, the compact proof that holds under it,
+// and the evidence that convicts.
 func liar(t testing.TB, a *run, lie func(*fixture.Pack)) (*attest.Predicate, *compact.Proof, *attest.Evidence) {
 	t.Helper()
-	honest := a.evidence(t)
-	entries := honest.Entries()
-	lying := *a.pack
-	lying.Items = slices.Clone(a.pack.Items)
-	for i := range lying.Items {
-		if e := lying.Items[i].Entry; e != nil {
-			copied := *e
-			lying.Items[i].Entry = &copied
-		}
-	}
-	lie(&lying)
-	for i := range lying.Items {
-		if e := lying.Items[i].Entry; e != nil && e.Same == nil {
-			e.Root = attest.DigestRoot(e.Digests)
-		}
-	}
-	for i := range lying.Items {
-		if e := lying.Items[i].Entry; e != nil && e.Same != nil {
-			e.Root = lying.Items[*e.Same].Entry.Root
-		}
-	}
-	lying.Grow()
-	s := a.build(t, &lying)
-	stated := &s.Predicate
-	stated.Evidence.Entries = hex.EncodeToString(entries[:])
-	ev, err := attest.ReadEvidence(lying.Bytes())
+	s, p, err := fixture.Lie(a.set, []byte("sealed"), a.pack, lie)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := compact.Prove(a.set, ev)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The shown entries are the true ones, under the root that was signed.
-	var places []uint64
-	for i := range p.Rows {
-		if e := p.Rows[i].Entry; e != nil {
-			row, err := journal.ParseRow(p.Rows[i].Row)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if e.Root != a.pack.Items[row.Seq].Entry.Root {
-				t.Fatalf("row %d is shown, but the liar changed it", row.Seq)
-			}
-			places = append(places, row.Seq)
-		}
-	}
-	paths, seq := merkle.NewProver(honest.Size(), places), uint64(0)
-	for _, e := range honest.Items() {
-		n := 0
-		if e != nil {
-			n = len(e.Digests) / 16
-		}
-		paths.Push(attest.EntryLeaf(seq, e, uint64(n)))
-		seq++
-	}
-	p.EntryPath = nil
-	for _, h := range paths.Path() {
-		p.EntryPath = append(p.EntryPath, h[:]...)
-	}
-	return stated, p, honest
+	return &s.Predicate, p, a.evidence(t)
 }

@@ -180,6 +180,9 @@ func wrap(s string) (lines []string) {
 func (r *Report) next(file string) string {
 	for _, w := range r.Why {
 		if w.Event > 0 {
+			if r.Checked != nil && r.Checked.Rederived == RederivedCompact {
+				return "ask the runner for the bundle with its evidence, which cleanrun explain reads"
+			}
 			return fmt.Sprintf("cleanrun explain %s %d", file, w.Event)
 		}
 	}

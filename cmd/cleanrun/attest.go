@@ -23,7 +23,10 @@ import (
 	"github.com/cleanrun-dev/cleanrun/scanner"
 )
 
-type attestOptions struct{ key, sign, sign2, sealed, out, dir, score, identity, store string }
+type attestOptions struct {
+	key, sign, sign2, sealed, out, dir, score, identity, store string
+	compact                                                    bool
+}
 
 var attestFlags attestOptions
 
@@ -35,7 +38,10 @@ var attestCommand = &cli.Command{
 bundle. -key takes the audit key, or the key of one benchmark or task that seal -export wrote.
 
 A CLEAN, a DIRTY and an INCONCLUSIVE run all get a receipt: leaving one out is visible. A run that cannot be attested at all is refused
-and nothing is written. The same run folder and keys give the same bytes.`,
+and nothing is written. The same run folder and keys give the same bytes.
+
+-compact writes the same signed statement with a proof of half a megabyte or so in place of the evidence, which is what all verification otherwise
+needs. verify then says "aggregation trusted". Keep the run folder, or a full bundle: it is what convicts or clears you.`,
 	JSON: true,
 	Flags: func(f *cli.Flags) {
 		v := &attestFlags
@@ -46,6 +52,7 @@ and nothing is written. The same run folder and keys give the same bytes.`,
 		f.Required(&v.out, "o", "`file` to write, out.cleanrun")
 		f.String(&v.identity, "identity", identityUsage)
 		f.String(&v.store, "store", "also put the bundle into the store in this `folder`")
+		f.Bool(&v.compact, "compact", "write a bundle with a compact proof in place of the evidence (spec/compact.md)")
 		f.String(&v.score, "score", "`number` that you claim as the score (asserted); refused if grading recorded one")
 	},
 	Run: func(e *cli.Env, args []string) error {
@@ -146,8 +153,14 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 	if err != nil {
 		return nil, none, fmt.Errorf("%s: %w", o.dir, err)
 	}
-	a.Evidence = nil // it ends with the mapping
 	b := receipt.Bundle{Sealed: file, Evidence: evidence}
+	if o.compact {
+		b.Evidence = nil
+		if b.Proof, err = proveCompact(set, a.Evidence); err != nil {
+			return nil, none, fmt.Errorf("%s: %w", o.dir, err)
+		}
+	}
+	a.Evidence = nil // it ends with the mapping
 	sub := a.Statement.Predicate.Run.ID
 	if b.Receipt, err = receipt.Sign1(receipt.KindReceipt, signer, sub, a.Bytes); err != nil {
 		return nil, none, err

@@ -47,6 +47,9 @@ func readEvents(path, identity string) (*events, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	if b.Evidence == nil {
+		return nil, cli.Failf(cli.ExitUsage, "give the run folder, or a bundle with its evidence", "%s: a compact bundle holds no events but those that decide", path)
+	}
 	ev, err := attest.ReadEvidence(b.Evidence)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
