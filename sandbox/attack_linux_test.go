@@ -265,7 +265,7 @@ func TestRT54_HardLink(t *testing.T) {
 	f := newField(t)
 	// Made by the run: another file system for the kernel, so it fails; the attempt
 	// on a path outside is out of scope.
-	r := f.observe(t, "", "ln "+f.hidden+" stolen; cat stolen; ln visible.txt fine; cat fine")
+	r := f.observe(t, "", "ln "+f.hidden+" stolen; cat stolen; cp visible.txt mine; ln mine fine; cat fine")
 	e := r.has(t, "link", func(e entry) bool { return e.Op == journal.OpLink && e.D.Path == f.hidden })
 	if e.Result == 0 || e.Flags&journal.FlagOutOfScope == 0 {
 		t.Errorf("%v: want a failure out of scope", e)
@@ -273,7 +273,7 @@ func TestRT54_HardLink(t *testing.T) {
 	if r.stdout != secretText {
 		t.Errorf("stdout %q: want the text once, from the link inside", r.stdout)
 	}
-	e = r.has(t, "link inside", func(e entry) bool { return e.Op == journal.OpLink && e.D.Path == f.visible })
+	e = r.has(t, "link inside", func(e entry) bool { return e.Op == journal.OpLink && e.D.Path == filepath.Join(f.ws, "mine") })
 	if e.Result != 0 || e.Flags&journal.FlagOutOfScope != 0 {
 		t.Errorf("positive control: %v", e)
 	}

@@ -106,11 +106,13 @@ unlink f #1
 open f #2 w create run "f"
 wrote f #2 run "two"
 `},
-		{"hard link", `ln in second; printf x >> second; read x < in`, `
-link in #1 run "second"
-open second #1 w input "data"
-wrote second #1 run "datax"
-open in #1 r run "datax"
+		{"hard link", `printf one > f; ln f second; printf x >> second; read x < f`, `
+open f #1 w create run "f"
+link f #1 run "second"
+wrote f #1 run "one"
+open second #1 w
+wrote second #1 run "onex"
+open f #1 r run "onex"
 `},
 		{"read and write untouched", `exec 3<> in; exec 3>&-; read x < in`, `
 open in #1 r w input "data"

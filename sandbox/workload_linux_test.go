@@ -79,6 +79,8 @@ var workloads = []workload{
 		set -e; git init -q -b main r; cd r; cp ../hello.c .; git add .; git commit -q -m one; git log --oneline; cd ..
 		git clone -q r r2; cd r2; echo x >> hello.c; git diff --stat; git commit -qam two; git push -q origin HEAD:b2; git -C ../r branch -a
 		git gc -q; git fsck 2>&1; git status --short; git rebase -q HEAD~1; git worktree add -q ../r3; git log --oneline --all; git mv hello.c h.c; git status --short`},
+	{name: "git-clone", needs: []string{"git"}, script: `set -e; cd cloned; git clone -q repo x; git -C x log --format=%s; git -C x fsck 2>&1; ls x; git clone -q x y; git -C y status --short; cat y/hello.c
+		test -s x/.git/objects/info/packs || echo no list of packs; cp x/hello.c own; ln own other; stat -c %h own; echo more >> other; tail -1 own`},
 	{name: "python", needs: []string{"python3"}, script: `cd py; python3 -m unittest -v test_x`, same: regexp.MustCompile(`in [0-9.]+s`)},
 	{name: "python-misc", needs: []string{"python3"}, script: `python3 - <<'P'
 import os, socket, threading, mmap, ctypes, shutil, sqlite3, zipfile, asyncio, pty, signal
@@ -112,7 +114,7 @@ P`},
 	{name: "sqlite", needs: []string{"sqlite3"}, script: `sqlite3 db 'pragma journal_mode=wal; create table t(a); insert into t values(1),(2); select sum(a) from t;'; sqlite3 db 'pragma journal_mode=delete; select count(*) from t'; sqlite3 db .dump; ls db*; sqlite3 db 'select * from missing'`},
 	{name: "find", needs: []string{"find", "xargs", "sed"}, script: `find . -type f -name '*.go' -print0 | sort -z | xargs -0 -n1 -P2 wc -l | sort; find data -exec sh -c 'echo $1' _ {} \; | sort; find . -name s.txt -delete; grep -r main . --include=*.go | sort | head -3
 		touch -d 2001-01-01 hello.c; stat -c '%y %a' hello.c; chmod 600 hello.c; stat -c %a hello.c; install -m 700 hello.c h3; stat -c %a h3; dd if=/dev/zero of=z bs=1k count=3 2>/dev/null; truncate -s 10 z; wc -c < z
-		sed -i s/test/TEST/ py/test_x.py; grep -c TEST py/test_x.py; tee q < hello.c | wc -l; split -l 1 hello.c sp; ls sp*; ln hello.c hard; stat -c %h hello.c; timeout 0.2 sleep 5; echo $?; nohup echo a; setsid -w echo sid`},
+		sed -i s/test/TEST/ py/test_x.py; grep -c TEST py/test_x.py; tee q < hello.c | wc -l; split -l 1 hello.c sp; ls sp*; cp hello.c mine; ln mine hard; stat -c %h mine; timeout 0.2 sleep 5; echo $?; nohup echo a; setsid -w echo sid`},
 	{name: "misc", script: `(sleep 0.1; echo bg) & wait; id -u; id -g; whoami >/dev/null 2>&1; nproc; cat /etc/hostname >/dev/null && echo eh; df . >/dev/null && echo df; test -c /dev/tty && echo devs; echo x > /dev/null; echo e > /dev/stderr; echo o > /dev/stdout; head -c 4 /dev/zero | od -An -tx1
 		grep -c processor /proc/cpuinfo; flock lk echo fl; mkdir -m 1777 st && touch st/a && rm st/a && echo st; ps -o comm= -p $$; kill -0 1 2>/dev/null; cat /proc/self/comm; ls -l /proc/self/fd >/dev/null && echo fds; env | grep -c -i cleanrun`},
 	{name: "go", needs: []string{"go"}, same: regexp.MustCompile(`[0-9.]+s$`), script: `
@@ -135,6 +137,9 @@ func TestWorkload(t *testing.T) {
 			env := environment(home)
 			if w.name == "go" {
 				warmGo(t, ws, env)
+			}
+			if w.name == "git-clone" {
+				packed(t, ws, env)
 			}
 			before := listing(t, ws)
 			// Inside first: the workspace outside must be as it was for the second.
@@ -195,6 +200,18 @@ func warmGo(t *testing.T, ws string, env []string) {
 	cmd.Dir, cmd.Env = ws, env
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("warm the build cache: %v\n%s", err, out)
+	}
+}
+
+// packed makes a repository in the workspace as it was before the run, with files
+// that may be written and some that may not.
+func packed(t *testing.T, ws string, env []string) {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", `set -e; export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@a
+		git init -q cloned/repo; cd cloned/repo; cp ../../hello.c .; git add .; git commit -qm one; git repack -adq; git update-server-info; git commit -q --allow-empty -m two`)
+	cmd.Dir, cmd.Env = ws, env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("make the repository: %v\n%s", err, out)
 	}
 }
 
