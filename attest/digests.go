@@ -49,7 +49,7 @@ var noDigests = DigestRoot(nil)
 // The error is that of the first event that is wrong, however the work fell.
 func (ev *Evidence) checkDigests() error {
 	bad := make([]bool, len(ev.bases))
-	parallel(len(bad), func(i int) { bad[i] = DigestRoot(ev.bases[i].digests) != ev.bases[i].root })
+	parallel(ev.workers(), len(bad), func(i int) { bad[i] = DigestRoot(ev.bases[i].digests) != ev.bases[i].root })
 	wrong := slices.Index(bad, true)
 	if wrong < 0 {
 		return nil
@@ -115,7 +115,7 @@ func (ev *Evidence) rebuild(stated uint64) (n uint64, root [32]byte, err error) 
 	width := min(bits.Len(uint(len(ends)-2)), int(bucket.Depth(stated)), 8)
 	tasks, parts := 1<<width, (len(ends)-1)>>width
 	nodes, counts, errs := make([][32]byte, tasks), make([]uint64, tasks), make([]error, tasks)
-	parallel(tasks, func(task int) {
+	parallel(ev.workers(), tasks, func(task int) {
 		b := bucket.NewPart(stated, uint8(width), uint64(task))
 		for i := task * parts; i < (task+1)*parts; i++ {
 			for _, s := range firsts(all[ends[i]:ends[i+1]]) {
@@ -146,10 +146,10 @@ func (ev *Evidence) deal() (all []sighting, ends []int) {
 
 	// Each worker takes a range of entries. It counts, is told where its digests of
 	// each part go, and writes them there.
-	workers := runtime.GOMAXPROCS(0)
+	workers := ev.workers()
 	next := make([][]int, workers)
 	entries := func(w int) (from, to int) { return w * len(ev.bases) / workers, (w + 1) * len(ev.bases) / workers }
-	parallel(workers, func(w int) {
+	parallel(workers, workers, func(w int) {
 		next[w] = make([]int, 1<<width)
 		from, to := entries(w)
 		ev.eachDigest(from, to, func(d []byte, _ uint32, _ journal.Direction) { next[w][part(d)]++ })
@@ -163,7 +163,7 @@ func (ev *Evidence) deal() (all []sighting, ends []int) {
 		ends[i+1] = at
 	}
 	all = make([]sighting, total)
-	parallel(workers, func(w int) {
+	parallel(workers, workers, func(w int) {
 		to := next[w]
 		from, end := entries(w)
 		ev.eachDigest(from, end, func(d []byte, row uint32, dir journal.Direction) {
@@ -178,11 +178,29 @@ func (ev *Evidence) deal() (all []sighting, ends []int) {
 // partSize is how many digests deal puts into one part, about.
 const partSize = 64
 
-// parallel does n tasks on all processors.
-func parallel(n int, do func(task int)) {
+// smallPack is the size in bytes up to which a pack is not worth a second
+// goroutine: an audit reads many such packs, each on one processor.
+const smallPack = 256 << 10
+
+// workers is how many goroutines work on the pack's digests.
+func (ev *Evidence) workers() int {
+	if len(ev.pack) <= smallPack {
+		return 1
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// parallel does n tasks by as many workers.
+func parallel(workers, n int, do func(task int)) {
+	if workers == 1 {
+		for task := range n {
+			do(task)
+		}
+		return
+	}
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range min(n, runtime.GOMAXPROCS(0)) {
+	for range min(n, workers) {
 		wg.Go(func() {
 			for task := int(next.Add(1)) - 1; task < n; task = int(next.Add(1)) - 1 {
 				do(task)

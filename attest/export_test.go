@@ -20,3 +20,10 @@ func MatchListSum(all []Match) string { return matchListSum(all) }
 
 // Says tells that a reason has a meaning and an advice.
 func Says(id string) bool { return meanings[id].says != "" && meanings[id].next != "" }
+
+// Reread makes e read its rows again where it needs them, as it does for long
+// journals.
+func (e *Evidence) Reread() { e.kept = nil }
+
+// Kept tells that e keeps the events of its rows.
+func (e *Evidence) Kept() bool { return e.kept != nil }

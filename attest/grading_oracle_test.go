@@ -210,7 +210,7 @@ func TestGradingEqualsOracle(t *testing.T) {
 	for round := range rounds {
 		s := randomGrading(rng)
 		p := play(t, s)
-		d := attest.Derive(p.set, p.evidence)
+		d := deriveTwice(t, p)
 		want, shared := gradeOracle{s}.derive()
 		if diff := gocmp.Diff(want, reasonIDs(d)); diff != "" {
 			t.Fatalf("round %d: %+v, %+v\n(-oracle +got):\n%s", round, s.Rows, s.Grading, diff)

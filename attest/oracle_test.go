@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -304,7 +305,7 @@ func TestDeriveEqualsOracle(t *testing.T) {
 	for round := range rounds {
 		s := randomScript(rng)
 		p := play(t, s)
-		d := attest.Derive(p.set, p.evidence)
+		d := deriveTwice(t, p)
 		got := verdictOf{Verdict: d.Verdict}
 		for _, r := range d.Reasons {
 			got.Reasons = append(got.Reasons, fmt.Sprintf("%s %d %d", r.ID, r.Event, r.Count))
@@ -330,6 +331,21 @@ func TestDeriveEqualsOracle(t *testing.T) {
 			t.Errorf("no run with reason %s", id)
 		}
 	}
+}
+
+// deriveTwice derives from the events that short evidence keeps, and again from the
+// rows, as long evidence does.
+func deriveTwice(t *testing.T, p *played) *attest.Derivation {
+	t.Helper()
+	if !p.evidence.Kept() {
+		t.Fatal("no events were kept")
+	}
+	d := attest.Derive(p.set, p.evidence)
+	p.evidence.Reread()
+	if again := attest.Derive(p.set, p.evidence); !reflect.DeepEqual(d, again) {
+		t.Fatalf("from kept events:\n%+v\nfrom the rows:\n%+v", d, again)
+	}
+	return d
 }
 
 // Findings are the reasons in parts, and matches point at rows that exist and

@@ -83,9 +83,14 @@ func read(pack []byte, checkTree func(*Evidence) error) (*Evidence, error) {
 		return nil, shape(0, err)
 	}
 	ev.trailer = t
-	tree := make(chan error, 1)
-	go func() { tree <- checkTree(ev) }()
-	errRoots, errTree := ev.checkDigests(), <-tree
+	var errRoots, errTree error
+	parallel(min(ev.workers(), 2), 2, func(task int) {
+		if task == 0 {
+			errRoots = ev.checkDigests()
+		} else {
+			errTree = checkTree(ev)
+		}
+	})
 	for _, err := range []error{errRoots, errTree} {
 		if err != nil {
 			return nil, err
@@ -158,6 +163,9 @@ func (ev *Evidence) readItems(seq *sequence) error {
 			}
 		}
 		at := ev.base(n, it.entry)
+		if ev.header.Rows <= keptRows {
+			ev.kept = append(ev.kept, eventOf(&row, it.entry.clone(), at))
+		}
 		if row.Flags&journal.FlagControl != 0 && at != noBase && !controls[at] {
 			controls[at] = true
 			ev.opened = append(ev.opened, at)

@@ -31,6 +31,7 @@ type Evidence struct {
 	baseOf  map[uint64]int32    // their rows
 	empties map[uint64][32]byte // rows without digests of their own that others refer to, and the root that they state
 	opened  []int32             // bases of control rows, each once
+	kept    []event             // all, of a journal of at most keptRows rows
 
 	partial bool     // only some rows are known
 	numbers []uint64 // these
@@ -49,10 +50,15 @@ type base struct {
 // stride is how many items are read to find one.
 const stride = 64
 
+// keptRows is up to how many rows a journal's events are kept: reading the rows
+// again takes longer than they take memory.
+const keptRows = 1024
+
 // noBase is the base of a row without content or without digests.
 const noBase = -1
 
-// An event is what the verdict needs of a row. It lives until the next one.
+// An event is what the verdict needs of a row. Where rows are read again it lives
+// until the next one.
 type event struct {
 	phase  journal.Phase
 	op     journal.Op
@@ -105,15 +111,28 @@ func (e *Evidence) Rows() iter.Seq2[*journal.Row, *Entry] {
 // walk visits all rows in order.
 func (e *Evidence) walk(visit func(seq uint64, ev *event)) {
 	var ev event
-	e.items(0, func(seq uint64, it *item) bool {
-		row := parsed(it.row)
-		ev = event{row.Phase, row.Op, row.Dir, row.Origin, row.Flags, row.Size, it.entry, e.base(seq, it.entry)}
+	one := func(seq uint64) {
 		if o, ok := e.origins[seq]; ok {
 			ev.origin = o
 		}
 		visit(seq, &ev)
+	}
+	for seq := range e.kept {
+		ev = e.kept[seq]
+		one(uint64(seq))
+	}
+	if e.kept != nil {
+		return
+	}
+	e.items(0, func(seq uint64, it *item) bool {
+		ev = eventOf(parsed(it.row), it.entry, e.base(seq, it.entry))
+		one(seq)
 		return true
 	})
+}
+
+func eventOf(row *journal.Row, entry *Entry, base int32) event {
+	return event{row.Phase, row.Op, row.Dir, row.Origin, row.Flags, row.Size, entry, base}
 }
 
 // at reads item seq. It lives until the next one is read.
