@@ -74,7 +74,10 @@ type Submission struct {
 	Source   string `json:"source"`
 	Replaced uint64 `json:"replaced"`
 	Counts   Counts `json:"counts"` // of the attempts that count
-	Cells    []Cell `json:"cells"`
+	// Compact is how many bundles hold a compact proof in place of their evidence:
+	// of these the aggregation is the runner's word.
+	Compact uint64 `json:"compact"`
+	Cells   []Cell `json:"cells"`
 
 	statement *submission.Statement
 	rule      submission.Rule
@@ -114,6 +117,7 @@ type Cell struct {
 	Grader  string           `json:"grader"` // who chose it: owner, runner or none
 	Counts  bool             `json:"counts"`
 	Bundle  string           `json:"bundle"`
+	Compact bool             `json:"compact"` // the bundle holds a compact proof
 }
 
 // A fact is what the bundle of a cell says, as far as it was verified.
@@ -124,6 +128,7 @@ type fact struct {
 	agent       string
 	model       string
 	grader      string // who chose it
+	compact     bool   // the bundle holds a compact proof
 	runner      verify.Signatory
 	owner       verify.Signatory
 	seal        verify.Seal
@@ -282,6 +287,9 @@ func (s *Submission) finish() {
 				s.Exit = worse(s.Exit, verify.ExitDirty) // a second try does not undo the first
 			}
 		}
+		if c.Compact {
+			s.Compact++
+		}
 		s.Cells = append(s.Cells, c)
 	}
 	s.Verdict = verdictOf(s.Exit)
@@ -297,6 +305,7 @@ func (s *Submission) cell(i int) Cell {
 		c.State = Invalid
 	default:
 		c.State, c.Reasons, c.Score, c.Grader = f.attempt.State, f.attempt.Reasons, f.attempt.Score, f.grader
+		c.Compact = f.compact
 	}
 	return c
 }

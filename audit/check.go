@@ -72,14 +72,14 @@ func (k *checker) check(s *Submission, cell int, buf []byte) []byte {
 		return buf
 	}
 	if r.Statement == nil {
-		report(BundleInvalid, "got no evidence in the bundle, want it: nothing can be derived again")
+		report(BundleInvalid, "got neither evidence nor compact proof in the bundle, want one: nothing can be derived again")
 		return buf
 	}
 	f := &s.facts[cell]
 	f.known = true
 	f.attempt = submission.FromReceipt(r.Statement, sum, r.Receipt)
 	f.agent, f.model = r.Statement.Predicate.Asserted.Agent, r.Statement.Predicate.Asserted.Model
-	f.grader = r.Statement.Predicate.Grader
+	f.grader, f.compact = r.Statement.Predicate.Grader, r.Rederived == verify.RederivedCompact
 	f.runner, f.owner, f.seal = r.Runner, r.Owner, r.Seal
 	switch {
 	case r.Owner.Key == r.Runner.Key || r.Owner.Key == s.signer.Key:

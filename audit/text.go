@@ -83,6 +83,9 @@ func (s *Submission) text(b *strings.Builder) {
 			counts = strings.TrimPrefix(fmt.Sprintf("%s, %d not in the grid", counts, n), ", ")
 		}
 		line("trials", "%s", counts)
+		if s.Compact > 0 {
+			line("compact", "%s: aggregation trusted, as cleanrun verify says of each", count(int(s.Compact), "bundle", "bundles"))
+		}
 		if s.Replaced > 0 {
 			line("replaced", "%s by a later one", count(int(s.Replaced), "attempt", "attempts"))
 		}
