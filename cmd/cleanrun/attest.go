@@ -136,9 +136,7 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 		return nil, none, err
 	}
 	defer root.Close()
-	// The evidence of a large run is the better part of the memory: no second copy
-	// of it, and little room for garbage.
-	defer debug.SetGCPercent(debug.SetGCPercent(10))
+	defer littleGarbage()()
 	config := scanner.Config{Key: key, Set: set, Keys: private.Keys, Workers: runtime.GOMAXPROCS(0),
 		Progress: func(done, total uint64) { p.Update(done>>20, total>>20, "MiB") }}
 	evidence, release, rep, err := scan(root, o.dir, config)
