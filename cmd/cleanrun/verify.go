@@ -28,7 +28,7 @@ var verifyCommand = &cli.Command{
 	Args:  "out.cleanrun|sha256:HEX",
 	Short: "check a bundle and derive its verdict again, without the key",
 	Long: `Checks every byte of a bundle, both signatures, the sealed set and the evidence, derives the verdict again and compares it
-with the stated one. Needs no key and no network.
+with the stated one. Needs no key and no network. A bundle of more than 64 MiB is copied meanwhile, into TMPDIR or else /var/tmp.
 
 A policy file pins the keys: lines "owner VKEY" and "runner VKEY", as keygen prints them. Without -policy everything is checked that
 needs no trust; the exit code is then 3, since the signer is unknown.
