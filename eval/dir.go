@@ -169,6 +169,8 @@ type Dir struct {
 	at      map[Cell]int
 	lock    *os.File
 	results *os.File
+
+	contents sharer
 }
 
 // Open makes dir and writes the plan, or takes a folder that holds the same

@@ -58,6 +58,39 @@ func TestEvalGrid(t *testing.T) {
 	if left, err := os.ReadDir(b.at("honest/staged")); err == nil {
 		t.Errorf("hidden tests are left: %v", left)
 	}
+	b.shared("honest")
+}
+
+// shared checks that attempts keep large contents together, and that one of them, read
+// through its links, derives the same verdict again.
+func (b *bench) shared(out string) {
+	b.t.Helper()
+	found, err := filepath.Glob(b.at(out + "/attempts/*/*/objects/*/*"))
+	b.ok(err)
+	var all, disk int64
+	seen := map[uint64]bool{}
+	run := ""
+	for _, p := range found {
+		var st unix.Stat_t
+		b.ok(unix.Lstat(p, &st))
+		all += st.Blocks * 512
+		if !seen[st.Ino] {
+			disk += st.Blocks * 512
+		} else {
+			run = filepath.Dir(filepath.Dir(filepath.Dir(p)))
+		}
+		seen[st.Ino] = true
+	}
+	b.t.Logf("%s: contents of %d bytes take %d on the disk", out, all, disk)
+	if run == "" || disk*2 > all {
+		b.t.Fatalf("contents of %d bytes take %d on the disk, want less than half: every attempt runs the same shell", all, disk)
+	}
+	task := filepath.Base(filepath.Dir(run))
+	a, _, err := doAttest(attestOptions{key: b.at("audit.key"), sign: b.at("runner.key"), sealed: b.at(out + "/tasks/" + task + "/task.sealed"), out: b.at("again.cleanrun"), dir: run}, nil, func(string, ...any) {})
+	b.ok(err)
+	if a.Derivation.Verdict != attest.Clean {
+		b.t.Errorf("%s: attested again: got %v, want CLEAN", run, a.Derivation.Verdict)
+	}
 }
 
 // A kill of eval at any point leaves no process, and the same command goes on:

@@ -153,6 +153,9 @@ func (g *grid) attempt(ctx context.Context, c eval.Cell) (eval.Result, error) {
 	g.tell(rep.Warnings)
 	if err == nil && rep.Result != nil {
 		rep.Result.Note = oneLine(rep.Error)
+		if _, err := g.dir.Share(c); err != nil { // a saving alone: the recording is whole
+			g.tell([]string{fmt.Sprintf("%s keeps its contents for itself: %v", c, err)})
+		}
 		return *rep.Result, nil
 	}
 	if err == nil && rep.Error != "" {

@@ -24,7 +24,7 @@ import (
 // A Report says what was removed, or would be.
 type Report struct {
 	Removed []string // names in the folder, sorted
-	Bytes   uint64   // that the files in them take on the disk
+	Bytes   uint64   // that the files in them take on the disk, but for those that other folders keep under a link
 	Files   uint64   //
 	Left    []string // names that are no recorder's: they stay
 }

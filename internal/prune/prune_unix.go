@@ -33,6 +33,9 @@ func lock(root *os.Root) (unlock func(), err error) {
 // allocated is what a file takes on the disk.
 func allocated(st fs.FileInfo) uint64 {
 	if s, ok := st.Sys().(*syscall.Stat_t); ok {
+		if s.Nlink > 1 { // other runs of an eval keep it too
+			return 0
+		}
 		return uint64(s.Blocks) * 512
 	}
 	return uint64(st.Size())
