@@ -10,10 +10,10 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/cleanrun-dev/cleanrun/benchmark"
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/fixture"
 	"github.com/cleanrun-dev/cleanrun/receipt"
-	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
 // sealRows are 500 tasks with 20 megabytes of ground truth.
@@ -61,12 +61,12 @@ func sealOnce(dir string, audit contraband.AuditKey, workers int) (d time.Durati
 	defer runtime.GOMAXPROCS(old)
 	defer debug.SetGCPercent(debug.SetGCPercent(150)) // as the command does
 	begin := time.Now()
-	b, err := seal.LoadBenchmark(filepath.Join(dir, "benchmark.yaml"))
+	b, err := benchmark.Load(filepath.Join(dir, "benchmark.yaml"))
 	if err != nil {
 		return 0, err
 	}
 	defer b.Close()
-	built, err := b.Seal(seal.SealOptions{Key: audit.Benchmark(b.Name, b.Period), Workers: workers, Random: rand.Reader, Dir: dir})
+	built, err := b.Seal(benchmark.Options{Key: audit.Benchmark(b.Name, b.Period), Workers: workers, Random: rand.Reader, Dir: dir})
 	if err != nil {
 		return 0, err
 	}

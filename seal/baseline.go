@@ -30,6 +30,31 @@ func (e *LeakError) Error() string {
 		e.Object, e.What, e.Source, e.Hits, e.Threshold)
 }
 
+// A Watch sees what a run is given while the task's own answer is searched for in
+// it, so that nothing is read twice. It is used by one goroutine.
+type Watch interface {
+	// Begin is told of each object before it is read: the prompt, a file of the
+	// workspace, a packed git object. id names its content: no two contents have
+	// the same.
+	Begin(name string, id []byte) Look
+}
+
+// A Look sees one object. Other objects may begin and end before it is done.
+type Look interface {
+	Chunk(p []byte)        // the content in order
+	End()                  // the content has ended
+	Object(content []byte) // one view of it, whole
+	Done()                 // nothing more comes, after an error too
+}
+
+// blind sees nothing.
+type blind struct{}
+
+func (blind) Chunk([]byte)  {}
+func (blind) End()          {}
+func (blind) Object([]byte) {}
+func (blind) Done()         {}
+
 // A search looks for all items of all piles in what a run is given.
 type search struct {
 	f        *canon.Fingerprinter
@@ -39,9 +64,9 @@ type search struct {
 	prompted []bool // by number: what the prompt holds
 	allowed  []bool // what the prompt or the workspace holds
 	warn     func(format string, args ...any)
-	overlap  *holder // of the answers of other tasks; nil if there are none
-	git      *git    // nil before the first pack
-	depth    int     // of packs in objects of packs
+	watch    Watch // nil if nobody watches
+	git      *git  // nil before the first pack
+	depth    int   // of packs in objects of packs
 }
 
 func newSearch(c *cutter, mem *scratch, warn func(string, ...any)) *search {
@@ -144,12 +169,15 @@ func (s *search) object(name string, r io.ReaderAt, size int64, id []byte) (hits
 			hits[id] = true
 		}
 	}
-	other := s.overlap.begin(name, id)
-	defer other.done()
+	var other Look = blind{}
+	if s.watch != nil {
+		other = s.watch.Begin(name, id)
+	}
+	defer other.Done()
 	h := sha256.New()
 	stream := s.f.Whole(true)
 	var find packFinder
-	all := io.MultiWriter(h, &find, writer(func(p []byte) { stream.Chunk(p, emit); other.chunk(p) }))
+	all := io.MultiWriter(h, &find, writer(func(p []byte) { stream.Chunk(p, emit); other.Chunk(p) }))
 	if s.mem.copy == nil {
 		s.mem.copy = make([]byte, 32<<10)
 	}
@@ -157,13 +185,13 @@ func (s *search) object(name string, r io.ReaderAt, size int64, id []byte) (hits
 		return nil, sum, fmt.Errorf("%s: %w", name, err)
 	}
 	stream.End(emit)
-	other.end()
+	other.End()
 	if err = s.packs(name, r, size, find.at); err != nil {
 		return nil, sum, err
 	}
 	result := views.EachAt(r, size, func(v views.View) {
 		s.f.Object(v.Content, true, emit)
-		other.object(v.Content)
+		other.Object(v.Content)
 		if err == nil && v.Kind != "json" && v.Kind != "percent" && v.Kind != "html" { // escapes are of text
 			err = s.packs(name, bytes.NewReader(v.Content), int64(len(v.Content)), packsIn(v.Content))
 		}
@@ -195,10 +223,10 @@ func (s *search) leak(object string, hits map[int32]bool, prompt bool) error {
 			continue
 		}
 		for class := contraband.ClassCanary; class <= contraband.ClassAtom; class++ {
-			what, n := className[class], 0
+			what, n := What(class), 0
 			switch {
 			case class == contraband.ClassShingle24,
-				class == contraband.ClassLine && len(p.items[contraband.ClassShingle]) >= 3,
+				!p.counted(class),
 				prompt && class != contraband.ClassCanary && !class.Whole():
 				continue
 			}
@@ -207,7 +235,7 @@ func (s *search) leak(object string, hits map[int32]bool, prompt bool) error {
 					n++
 				}
 			}
-			limit := int(contraband.Threshold(class, padded(len(p.items[class])), len(p.items[class])))
+			limit := int(contraband.Threshold(class, Padded(len(p.items[class])), len(p.items[class])))
 			if n >= limit {
 				return &LeakError{Object: object, Source: p.label, What: what, Hits: n, Threshold: limit}
 			}
@@ -215,6 +243,9 @@ func (s *search) leak(object string, hits map[int32]bool, prompt bool) error {
 	}
 	return nil
 }
+
+// What calls one item of a class, or several, as messages do.
+func What(class contraband.Class) string { return className[class] }
 
 var className = map[contraband.Class]string{
 	contraband.ClassCanary:    "a canary",

@@ -23,10 +23,19 @@ func Build(m *Material, audit contraband.AuditKey, control string) (*contraband.
 	return set, sum, err
 }
 
-// sealTask is Build under a benchmark's key. It returns the set's payload too. What
-// a run is given is also searched for other tasks' answers, unless overlap is
-// nil.
-func sealTask(m *Material, bench contraband.BenchmarkKey, control string, overlap *holder, mem *scratch) (*contraband.Set, []byte, *Summary, error) {
+// A Builder builds the sets of many tasks, one after another in the same memory.
+// It is used by one goroutine.
+type Builder struct{ mem scratch }
+
+// Build is the function Build under a benchmark's key. It returns the payload of
+// the set too, and says nothing of what is uncovered but its count. watch, if not
+// nil, sees what a run is given.
+func (b *Builder) Build(m *Material, bench contraband.BenchmarkKey, control string, watch Watch) (*contraband.Set, []byte, *Summary, error) {
+	return sealTask(m, bench, control, watch, &b.mem)
+}
+
+// sealTask is Builder.Build in this memory.
+func sealTask(m *Material, bench contraband.BenchmarkKey, control string, watch Watch, mem *scratch) (*contraband.Set, []byte, *Summary, error) {
 	fail := func(err error) (*contraband.Set, []byte, *Summary, error) { return nil, nil, nil, err }
 	t := m.Task
 	prompt := sha256.Sum256(m.Prompt)
@@ -40,7 +49,7 @@ func sealTask(m *Material, bench contraband.BenchmarkKey, control string, overla
 		return fail(err)
 	}
 	find := newSearch(c, mem, sum.warn)
-	find.overlap = overlap
+	find.watch = watch
 	defer find.close()
 	if err := find.prompt(m.Prompt); err != nil {
 		return fail(err)
@@ -133,7 +142,7 @@ func (p *pile) groups(pad *contraband.Padding, index int, find *search, mem *scr
 		if n == 0 {
 			continue
 		}
-		items := mem.pad(pad, fmt.Sprintf("group %d %d %d", index, p.kind, class), digests, padded(n))
+		items := mem.pad(pad, fmt.Sprintf("group %d %d %d", index, p.kind, class), digests, Padded(n))
 		g := contraband.Group{Kind: p.kind, Class: class, Items: items,
 			Threshold: contraband.Threshold(class, len(items)/32, n)}
 		list = append(list, g)
@@ -153,8 +162,8 @@ func compareGroups(a, b contraband.Group) int {
 	return bytes.Compare(a.Items, b.Items)
 }
 
-// padded is the power of two that hides n.
-func padded(n int) int {
+// Padded is the power of two that hides that a list has n items.
+func Padded(n int) int {
 	size := contraband.MinGroup
 	for size < n {
 		size *= 2
@@ -201,7 +210,7 @@ func allowedList(pad *contraband.Padding, find *search, mem *scratch) []byte {
 	if len(digests) == 0 {
 		return []byte{}
 	}
-	return mem.pad(pad, "allowed", digests, padded(len(digests)))
+	return mem.pad(pad, "allowed", digests, Padded(len(digests)))
 }
 
 // filterList is padded to what the padded groups would need, so that it tells
@@ -217,7 +226,7 @@ func filterList(pad *contraband.Padding, groups []contraband.Group, find *search
 	if size == 0 {
 		return list
 	}
-	seen := make(map[uint32]bool, padded(size))
+	seen := make(map[uint32]bool, Padded(size))
 	add := func(v uint32) {
 		if !seen[v] {
 			seen[v] = true
@@ -230,7 +239,7 @@ func filterList(pad *contraband.Padding, groups []contraband.Group, find *search
 		}
 	}
 	dummy := pad.Of("filter")
-	for i := uint32(0); len(list) < padded(size); i++ {
+	for i := uint32(0); len(list) < Padded(size); i++ {
 		d := dummy(i)
 		add(uint32(d[0])<<16 | uint32(d[1])<<8 | uint32(d[2]))
 	}

@@ -34,6 +34,59 @@ type cutter struct {
 	slim      bool // what may stand in two tasks, ids, titles and the like, and short shingles are left out
 }
 
+// A Pile is the items of one source of an answer.
+type Pile struct {
+	Kind  contraband.Kind
+	Label string                        // for the owner
+	Count [contraband.ClassAtom + 1]int // items, by class
+	Items []PileItem                    // by class
+}
+
+// A PileItem is one item, as f digests it.
+type PileItem struct {
+	Class  contraband.Class
+	Digest [32]byte
+	Rank   uint32 // of a shingle
+	Filter uint32 // value for a filter, if the class is filtered
+}
+
+// Piles cuts the ground truth of m with f, without what may stand in two tasks by
+// nature: ids, titles, commands and the like, short shingles, and the lines of a
+// source that has shingles enough.
+func (b *Builder) Piles(m *Material, f *canon.Fingerprinter) ([]Pile, error) {
+	c := newCutter(f, &b.mem)
+	c.slim = true
+	if err := c.all(m); err != nil {
+		return nil, err
+	}
+	list := make([]Pile, 0, len(c.piles))
+	for _, p := range c.piles {
+		out := Pile{Kind: p.kind, Label: p.label, Items: make([]PileItem, 0, p.n)}
+		for class, ids := range p.items {
+			if !p.counted(contraband.Class(class)) {
+				continue
+			}
+			out.Count[class] = len(ids)
+			for _, id := range ids {
+				it := &c.items.list[id]
+				item := PileItem{Class: it.class, Digest: it.s, Rank: it.rank}
+				if it.class.Filtered() {
+					item.Filter = f.FilterValue(it.class, it.plain)
+				}
+				out.Items = append(out.Items, item)
+			}
+		}
+		list = append(list, out)
+	}
+	return list, nil
+}
+
+// counted tells whether items of a class accuse: lines where they are all that
+// the source has.
+func (p *pile) counted(class contraband.Class) bool {
+	return class != contraband.ClassLine || len(p.items[contraband.ClassShingle]) < 3
+}
+
 func newCutter(f *canon.Fingerprinter, m *scratch) *cutter {
 	m.items.reset()
 	return &cutter{f: f, items: &m.items, sources: map[contraband.Kind]uint32{}, uncovered: map[contraband.Kind]uint32{}}

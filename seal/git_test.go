@@ -14,14 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleanrun-dev/cleanrun/internal/fixture"
 	"github.com/cleanrun-dev/cleanrun/internal/manifest"
 )
 
 // A repo is a git repository in the workspace of a task on disk.
 type repo struct {
+	fixture.Repo
 	t    testing.TB
 	task string // folder of the task file
-	dir  string
 }
 
 func newRepo(t testing.TB, below string, init ...string) *repo {
@@ -30,47 +31,12 @@ func newRepo(t testing.TB, below string, init ...string) *repo {
 		t.Skip("no git here:", err)
 	}
 	r := &repo{t: t, task: folder(t, sampleFiles())}
-	r.dir = filepath.Join(r.task, "workspace", below)
-	if err := os.MkdirAll(r.dir, 0o755); err != nil {
+	r.T, r.Dir = t, filepath.Join(r.task, "workspace", below)
+	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r.git(append([]string{"init", "-q", "-b", "main"}, init...)...)
+	r.Git(append([]string{"init", "-q", "-b", "main"}, init...)...)
 	return r
-}
-
-func (r *repo) git(args ...string) string {
-	r.t.Helper()
-	cmd := exec.Command("git", args...)
-	cmd.Dir = r.dir
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull,
-		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		r.t.Fatalf("git %v: %v\n%s", args, err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// commit writes a file, or removes it if content is empty, and commits all.
-func (r *repo) commit(name, content string) {
-	r.t.Helper()
-	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(content), 0o644); err != nil {
-		r.t.Fatal(err)
-	}
-	if content == "" {
-		os.Remove(filepath.Join(r.dir, name))
-	}
-	r.git("add", "-A")
-	r.git("commit", "-q", "-m", "change "+name)
-}
-
-// pack leaves no loose object; what no branch reaches is packed too.
-func (r *repo) pack() {
-	r.t.Helper()
-	r.git("repack", "-q", "-a", "-d", "-k")
-	if out := r.git("count-objects"); !strings.HasPrefix(out, "0 objects") {
-		r.t.Fatalf("loose objects are left: %s", out)
-	}
 }
 
 func (r *repo) seal() (*Summary, error) {
@@ -95,80 +61,80 @@ func TestRT45b_PackedHistory(t *testing.T) {
 		make                func(r *repo)
 	}{
 		{name: "one commit back", object: ".git: blob ", make: func(r *repo) {
-			r.commit("t.py", answer)
-			r.commit("t.py", other)
+			r.Commit("t.py", answer)
+			r.Commit("t.py", other)
 		}},
 		{name: "as a delta", object: ".git: blob ", make: func(r *repo) {
 			for i := range 8 {
-				r.commit("t.py", other+prose(80, 20*i))
+				r.Commit("t.py", other+prose(80, 20*i))
 			}
-			r.commit("t.py", other+prose(80, 120)+strings.Join(strings.SplitAfter(answer, "\n")[:60], ""))
-			r.commit("t.py", "")
+			r.Commit("t.py", other+prose(80, 120)+strings.Join(strings.SplitAfter(answer, "\n")[:60], ""))
+			r.Commit("t.py", "")
 		}},
 		{name: "deleted file", object: ".git: blob ", make: func(r *repo) {
-			r.commit("t.py", answer)
-			r.commit("t.py", "")
+			r.Commit("t.py", answer)
+			r.Commit("t.py", "")
 		}},
 		{name: "another branch", object: ".git: blob ", make: func(r *repo) {
-			r.git("checkout", "-q", "-b", "fix")
-			r.commit("t.py", answer)
-			r.git("checkout", "-q", "main")
+			r.Git("checkout", "-q", "-b", "fix")
+			r.Commit("t.py", answer)
+			r.Git("checkout", "-q", "main")
 		}},
-		{name: "tag", object: ".git: tag ", make: func(r *repo) { r.git("tag", "-a", "v1", "-m", answer) }},
+		{name: "tag", object: ".git: tag ", make: func(r *repo) { r.Git("tag", "-a", "v1", "-m", answer) }},
 		{name: "commit message", object: ".git: commit ", make: func(r *repo) {
-			r.git("commit", "-q", "--allow-empty", "-m", answer)
-			os.Remove(filepath.Join(r.dir, ".git/COMMIT_EDITMSG"))
+			r.Git("commit", "-q", "--allow-empty", "-m", answer)
+			os.Remove(filepath.Join(r.Dir, ".git/COMMIT_EDITMSG"))
 		}},
 		{name: "unreachable", object: ".git: blob ", make: func(r *repo) {
-			r.commit("t.py", answer)
-			r.pack()
-			r.git("reset", "-q", "--hard", "HEAD~1")
-			r.git("reflog", "expire", "--expire=now", "--all")
+			r.Commit("t.py", answer)
+			r.Pack()
+			r.Git("reset", "-q", "--hard", "HEAD~1")
+			r.Git("reflog", "expire", "--expire=now", "--all")
 		}},
 		{name: "compressed in a blob", object: ".git: blob ", make: func(r *repo) {
-			r.commit("t.bin", string(gz(answer)))
-			r.commit("t.bin", "")
+			r.Commit("t.bin", string(gz(answer)))
+			r.Commit("t.bin", "")
 		}},
 		{name: "SHA-256", object: ".git: blob ", init: []string{"--object-format=sha256"}, make: func(r *repo) {
-			r.commit("t.py", answer)
-			r.commit("t.py", other)
+			r.Commit("t.py", answer)
+			r.Commit("t.py", other)
 		}},
 		{name: "repository below", below: "vendor/lib", object: "vendor/lib/.git: blob ", make: func(r *repo) {
-			r.commit("t.py", answer)
-			r.commit("t.py", other)
+			r.Commit("t.py", answer)
+			r.Commit("t.py", other)
 		}},
 		{name: "git folder elsewhere in the workspace", below: "sub", object: "store: blob ", init: []string{"--separate-git-dir=../store"}, make: func(r *repo) {
-			r.commit("t.py", answer)
-			r.commit("t.py", other)
+			r.Commit("t.py", answer)
+			r.Commit("t.py", other)
 		}},
 		{name: "bare", object: "mirror.git: blob ", below: "sub", make: func(r *repo) {
-			r.commit("t.py", answer)
-			r.pack()
-			r.git("clone", "-q", "--bare", "--no-local", ".", "../mirror.git")
-			os.RemoveAll(r.dir)
-			r.dir = filepath.Join(r.dir, "../mirror.git")
+			r.Commit("t.py", answer)
+			r.Pack()
+			r.Git("clone", "-q", "--bare", "--no-local", ".", "../mirror.git")
+			os.RemoveAll(r.Dir)
+			r.Dir = filepath.Join(r.Dir, "../mirror.git")
 		}},
 		{name: "pack under another name", object: "data.bin: blob ", make: func(r *repo) {
-			r.commit("t.py", answer)
-			r.pack()
-			packs, _ := filepath.Glob(filepath.Join(r.dir, ".git/objects/pack/*.pack"))
+			r.Commit("t.py", answer)
+			r.Pack()
+			packs, _ := filepath.Glob(filepath.Join(r.Dir, ".git/objects/pack/*.pack"))
 			if err := os.Rename(packs[0], filepath.Join(r.task, "workspace/data.bin")); err != nil {
 				r.t.Fatal(err)
 			}
-			os.RemoveAll(filepath.Join(r.dir, ".git"))
-			os.Remove(filepath.Join(r.dir, "t.py"))
-			r.dir = "" // nothing to pack
+			os.RemoveAll(filepath.Join(r.Dir, ".git"))
+			os.Remove(filepath.Join(r.Dir, "t.py"))
+			r.Dir = "" // nothing to pack
 		}},
 		{name: "bundle", object: "history.bundle: blob ", below: "sub", make: func(r *repo) {
-			r.commit("t.py", answer)
-			r.git("bundle", "create", "-q", "../history.bundle", "--all")
-			os.RemoveAll(r.dir)
-			r.dir = ""
+			r.Commit("t.py", answer)
+			r.Git("bundle", "create", "-q", "../history.bundle", "--all")
+			os.RemoveAll(r.Dir)
+			r.Dir = ""
 		}},
 		{name: "in an archive", object: "src.tar.gz: blob ", below: "sub", make: func(r *repo) {
-			r.commit("t.py", answer)
-			r.pack()
-			packs, _ := filepath.Glob(filepath.Join(r.dir, ".git/objects/pack/*.pack"))
+			r.Commit("t.py", answer)
+			r.Pack()
+			packs, _ := filepath.Glob(filepath.Join(r.Dir, ".git/objects/pack/*.pack"))
 			data, err := os.ReadFile(packs[0])
 			if err != nil {
 				r.t.Fatal(err)
@@ -178,32 +144,32 @@ func TestRT45b_PackedHistory(t *testing.T) {
 			w.WriteHeader(&tar.Header{Name: "src/.git/objects/pack/x.pack", Mode: 0o644, Size: int64(len(data))})
 			w.Write(data)
 			w.Close()
-			os.RemoveAll(r.dir)
+			os.RemoveAll(r.Dir)
 			if err := os.WriteFile(filepath.Join(r.task, "workspace/src.tar.gz"), gz(b.String()), 0o644); err != nil {
 				r.t.Fatal(err)
 			}
-			r.dir = ""
+			r.Dir = ""
 		}},
 		{name: "bundle in history", object: ".git: blob ", make: func(r *repo) {
-			r.commit("t.py", answer)
-			r.git("bundle", "create", "-q", "a.bundle", "--all")
-			r.git("checkout", "-q", "--orphan", "new")
-			r.git("rm", "-q", "--cached", "t.py")
-			os.Remove(filepath.Join(r.dir, "t.py"))
-			r.commit("b.txt", other)
-			r.git("branch", "-q", "-D", "main")
-			r.git("reflog", "expire", "--expire=now", "--all")
-			r.git("prune", "--expire=now")
-			os.Remove(filepath.Join(r.dir, "a.bundle"))
+			r.Commit("t.py", answer)
+			r.Git("bundle", "create", "-q", "a.bundle", "--all")
+			r.Git("checkout", "-q", "--orphan", "new")
+			r.Git("rm", "-q", "--cached", "t.py")
+			os.Remove(filepath.Join(r.Dir, "t.py"))
+			r.Commit("b.txt", other)
+			r.Git("branch", "-q", "-D", "main")
+			r.Git("reflog", "expire", "--expire=now", "--all")
+			r.Git("prune", "--expire=now")
+			os.Remove(filepath.Join(r.Dir, "a.bundle"))
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			r := newRepo(t, c.below, c.init...)
-			r.commit("start.txt", prose(71, 20))
+			r.Commit("start.txt", prose(71, 20))
 			c.make(r)
-			if r.dir != "" {
-				r.pack()
+			if r.Dir != "" {
+				r.Pack()
 			}
 			_, err := r.seal()
 			var leak *LeakError
@@ -221,21 +187,21 @@ func TestRT45b_PackedHistory(t *testing.T) {
 // fragment below the threshold is allowed.
 func TestPackedHistoryWithoutTheAnswer(t *testing.T) {
 	r := newRepo(t, "")
-	r.commit("t.py", other)
-	r.git("checkout", "-q", "-b", "fix")
-	r.commit("t.py", other+prose(72, 50))
-	r.git("tag", "-a", "v1", "-m", prose(73, 30))
-	r.git("checkout", "-q", "main")
-	r.pack()
+	r.Commit("t.py", other)
+	r.Git("checkout", "-q", "-b", "fix")
+	r.Commit("t.py", other+prose(72, 50))
+	r.Git("tag", "-a", "v1", "-m", prose(73, 30))
+	r.Git("checkout", "-q", "main")
+	r.Pack()
 	sum, err := r.seal()
 	if err != nil || len(sum.Warnings) > 0 {
 		t.Fatalf("got %v, %+v", err, sum)
 	}
 	before := sum.Allowed
 
-	r.commit("part.py", prose(74, 20)+strings.Join(strings.SplitAfter(answer, "\n")[50:53], ""))
-	r.commit("part.py", "")
-	r.pack()
+	r.Commit("part.py", prose(74, 20)+strings.Join(strings.SplitAfter(answer, "\n")[50:53], ""))
+	r.Commit("part.py", "")
+	r.Pack()
 	if sum, err = r.seal(); err != nil || sum.Allowed <= before {
 		t.Errorf("a fragment in the history: got %v, %+v, want more than %d allowed items", err, sum, before)
 	}
@@ -245,14 +211,14 @@ func TestPackedHistoryWithoutTheAnswer(t *testing.T) {
 // nothing.
 func TestRepositoryIsOnlyData(t *testing.T) {
 	r := newRepo(t, "")
-	r.commit("t.py", answer)
-	r.commit("t.py", other)
-	r.pack()
+	r.Commit("t.py", answer)
+	r.Commit("t.py", other)
+	r.Pack()
 	trap := filepath.Join(t.TempDir(), "trap")
 	for _, key := range []string{"core.fsmonitor", "core.pager", "core.sshCommand", "uploadpack.packObjectsHook", "core.alternateRefsCommand"} {
-		r.git("config", key, "touch "+trap)
+		r.Git("config", key, "touch "+trap)
 	}
-	indexes, _ := filepath.Glob(filepath.Join(r.dir, ".git/objects/pack/*.idx"))
+	indexes, _ := filepath.Glob(filepath.Join(r.Dir, ".git/objects/pack/*.idx"))
 	for _, name := range indexes {
 		os.Chmod(name, 0o644)
 		if err := os.WriteFile(name, nil, 0o644); err != nil {
@@ -275,7 +241,7 @@ func TestRepositoryIsOnlyData(t *testing.T) {
 func TestHistoryThatCannotBeSearched(t *testing.T) {
 	damage := func(change func(data []byte) []byte) func(r *repo) {
 		return func(r *repo) {
-			packs, _ := filepath.Glob(filepath.Join(r.dir, ".git/objects/pack/*.pack"))
+			packs, _ := filepath.Glob(filepath.Join(r.Dir, ".git/objects/pack/*.pack"))
 			data, err := os.ReadFile(packs[0])
 			if err != nil {
 				r.t.Fatal(err)
@@ -288,7 +254,7 @@ func TestHistoryThatCannotBeSearched(t *testing.T) {
 	}
 	alternates := func(line string) func(r *repo) {
 		return func(r *repo) {
-			if err := os.WriteFile(filepath.Join(r.dir, ".git/objects/info/alternates"), []byte(line+"\n"), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(r.Dir, ".git/objects/info/alternates"), []byte(line+"\n"), 0o644); err != nil {
 				r.t.Fatal(err)
 			}
 		}
@@ -303,7 +269,7 @@ func TestHistoryThatCannotBeSearched(t *testing.T) {
 		{name: "cut", path: pack, reason: "git cannot read it", make: damage(func(d []byte) []byte { return d[:len(d)-30] })},
 		{name: "one bit", path: pack, reason: "git cannot read it", make: damage(func(d []byte) []byte { d[len(d)/2] ^= 1; return d })},
 		{name: "thin bundle", path: `thin\.bundle`, reason: "git cannot read it", make: func(r *repo) {
-			r.git("bundle", "create", "-q", "thin.bundle", "HEAD~1..main")
+			r.Git("bundle", "create", "-q", "thin.bundle", "HEAD~1..main")
 		}},
 		{name: "alternates outside", path: `\.git/objects/info/alternates`, reason: "outside the workspace", make: alternates("../../../outside/objects")},
 		{name: "absolute alternates", path: `\.git/objects/info/alternates`, reason: "outside the workspace", make: alternates("/srv/objects")},
@@ -312,9 +278,9 @@ func TestHistoryThatCannotBeSearched(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRepo(t, "")
-			r.commit("t.py", other)
-			r.commit("t.py", other+"one more line of text\n")
-			r.pack()
+			r.Commit("t.py", other)
+			r.Commit("t.py", other+"one more line of text\n")
+			r.Pack()
 			c.make(r)
 			sum, err := r.seal()
 			if c.reason == "" {
@@ -364,13 +330,13 @@ func TestLongHistoryIsFast(t *testing.T) {
 		fmt.Fprintf(&in, "commit refs/heads/long\ncommitter a <a@b> %d +0000\ndata 1\nx\nM 644 inline dir/f%d.py\ndata %d\n%s\n", 1700000000+i, i%40, len(data), data)
 	}
 	cmd := exec.Command("git", "fast-import", "--quiet")
-	cmd.Dir, cmd.Stdin = r.dir, &in
+	cmd.Dir, cmd.Stdin = r.Dir, &in
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	r.commit("t.py", other)
-	r.pack()
-	out := r.git("count-objects", "-v")
+	r.Commit("t.py", other)
+	r.Pack()
+	out := r.Git("count-objects", "-v")
 	start := time.Now()
 	sum, err := r.seal()
 	if err != nil || len(sum.Warnings) > 0 {

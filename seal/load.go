@@ -25,8 +25,19 @@ type Material struct {
 	Workspace string // host path
 	Prompt    []byte
 	Baseline  *manifest.Manifest
+	Files     []HashedFile // host files that were read
 	sources   []source
-	files     []sumFile // host files that were read
+}
+
+// A HashedFile is a host file that was read.
+type HashedFile struct {
+	Host   string // path
+	SHA256 [32]byte
+}
+
+// HashFile notes a file with this content.
+func HashFile(host string, content []byte) HashedFile {
+	return HashedFile{host, sha256.Sum256(content)}
 }
 
 // A source is one file of the ground truth.
@@ -63,7 +74,7 @@ func ReadTask(taskFile string) (*Task, error) {
 // pattern that finds none, is an error: an item left out unseen would make every
 // run look cleaner than it is.
 func (t *Task) Load() (*Material, error) {
-	m, err := t.loadSources()
+	m, err := t.LoadSources()
 	if err != nil {
 		return nil, err
 	}
@@ -71,18 +82,18 @@ func (t *Task) Load() (*Material, error) {
 	return m, err
 }
 
-// loadSources is Load without the baseline.
-func (t *Task) loadSources() (*Material, error) {
+// LoadSources is Load without the baseline: Baseline is nil.
+func (t *Task) LoadSources() (*Material, error) {
 	m := &Material{Task: t, Workspace: t.WorkspacePath()}
 	var err error
 	if m.Prompt, err = t.PromptText(); err != nil {
 		return nil, err
 	}
-	if t.given == nil {
-		m.files = append(m.files, fileSum(t.File, t.data))
+	if !t.row {
+		m.Files = append(m.Files, HashFile(t.File, t.data))
 	}
 	if t.Prompt.File.Value != "" {
-		m.files = append(m.files, fileSum(t.path(t.Prompt.File.Value), m.Prompt))
+		m.Files = append(m.Files, HashFile(t.path(t.Prompt.File.Value), m.Prompt))
 	}
 	if info, err := os.Stat(m.Workspace); err != nil || !info.IsDir() {
 		return nil, t.errorf(t.Workspace, "got no folder %.200q, want the workspace", t.Workspace.Value)
@@ -100,14 +111,6 @@ func (t *Task) loadSources() (*Material, error) {
 	}
 	m.sources = append(m.sources, t.given...)
 	return m, nil
-}
-
-// size is that of the ground truth, in bytes.
-func (m *Material) size() (n int) {
-	for i := range m.sources {
-		n += len(m.sources[i].content)
-	}
-	return n
 }
 
 // WorkspacePath is the host path of the workspace.
@@ -195,7 +198,7 @@ func (m *Material) loadFiles(kind contraband.Kind, f Files, taken map[string]Tex
 		if err != nil {
 			return t.errorf(f.Pattern, "cannot read %.200q: %v", name, reason(err))
 		}
-		m.files = append(m.files, fileSum(host, content))
+		m.Files = append(m.Files, HashFile(host, content))
 		s := source{kind: kind, at: f.Pattern, label: t.label(host), content: content, patch: f.Patch}
 		if !f.Patch {
 			if err := m.preImage(&s, f, root, host); err != nil {
@@ -241,6 +244,22 @@ func (m *Material) preImage(s *source, f Files, root, host string) error {
 	case f.Replaces != "" || !errors.Is(err, fs.ErrNotExist):
 		return m.Task.errorf(f.Pattern, "cannot read the pre-image %.200q in the workspace: %v", name, reason(err))
 	}
+	return nil
+}
+
+// Hide adds host paths that no run of the task may see.
+func (t *Task) Hide(paths ...string) { t.around = append(t.around, paths...) }
+
+// Give adds one text of a data file to the ground truth: a unified diff, or else
+// a file that replaces none. A text with the lines of a diff that is none is a
+// *TaskError.
+func (t *Task) Give(kind contraband.Kind, at Text) error {
+	s := source{kind: kind, at: at, label: at.Item, content: []byte(at.Value), reading: new(reading)}
+	var err error
+	if s.patch, err = isPatch(s.content); err != nil {
+		return t.errorf(at, "got what looks like a unified diff and is none: %v", err)
+	}
+	t.given = append(t.given, s)
 	return nil
 }
 

@@ -197,3 +197,18 @@ func hunkCounts(header string) (minus, plus int, ok bool) {
 	minus, plus = count(f[1]), count(f[2])
 	return minus, plus, minus >= 0 && plus >= 0
 }
+
+// isPatch tells a unified diff from other text. A text with the lines of a diff
+// that cannot be read as one is an error: taken as plain text, its context would
+// be ground truth that the workspace holds.
+func isPatch(text []byte) (bool, error) {
+	meant := bytes.Contains(text, []byte("\n@@ -")) && bytes.Contains(text, []byte("\n+++ ")) || bytes.HasPrefix(text, []byte("@@ -")) || bytes.HasPrefix(text, []byte("diff --git "))
+	if !meant {
+		return false, nil
+	}
+	err := checkPatch(splitLines(text), func(byte, []byte) {})
+	if err != nil && !bytes.Contains(text, []byte("\n@@ -")) && !bytes.HasPrefix(text, []byte("@@ -")) {
+		return false, nil // a rename or a binary patch has no lines
+	}
+	return err == nil, err
+}

@@ -16,21 +16,21 @@ const (
 )
 
 // command is an argument vector, or a text for the shell.
-func (v value) command() ([]string, error) {
+func (v Value) command() ([]string, error) {
 	if _, ok := v.node.(*ast.SequenceNode); !ok {
-		text, err := v.text()
+		text, err := v.Text()
 		return []string{"sh", "-c", text}, err
 	}
 	var argv []string
-	err := v.sequence(func(v value) error {
-		arg, err := v.text()
+	err := v.Sequence(func(v Value) error {
+		arg, err := v.Text()
 		argv = append(argv, arg)
 		return err
 	})
 	return argv, err
 }
 
-func (v value) setup(p *contraband.Phases) (*contraband.Phases, error) {
+func (v Value) setup(p *contraband.Phases) (*contraband.Phases, error) {
 	if p == nil {
 		p = new(contraband.Phases)
 	}
@@ -39,26 +39,26 @@ func (v value) setup(p *contraband.Phases) (*contraband.Phases, error) {
 	return p, err
 }
 
-func (v value) grade(p *contraband.Phases) (*contraband.Phases, error) {
+func (v Value) grade(p *contraband.Phases) (*contraband.Phases, error) {
 	if p == nil {
 		p = new(contraband.Phases)
 	}
 	rules := []string{"exit-code", "stdout", "file"}
-	err := v.mapping(func(key string, v value) (known bool, err error) {
+	err := v.Mapping(func(key string, v Value) (known bool, err error) {
 		switch key {
 		case "command":
 			p.Grade, err = v.command()
 		case "tests":
-			p.Tests, err = v.text()
+			p.Tests, err = v.Text()
 		case "reward":
 			var i int
-			i, err = v.word(rules...)
+			i, err = v.Word(rules...)
 			p.Reward = rules[i]
 		case "reward_dir":
-			p.RewardDir, err = v.text()
+			p.RewardDir, err = v.Text()
 		case "guard":
 			var list []Text
-			list, err = v.texts()
+			list, err = v.Texts()
 			for _, t := range list {
 				p.Guard = append(p.Guard, t.Value)
 			}
@@ -69,14 +69,14 @@ func (v value) grade(p *contraband.Phases) (*contraband.Phases, error) {
 		return true, err
 	})
 	if err == nil && len(p.Grade) == 0 {
-		err = v.errorf("want command, which runs the grader")
+		err = v.Errorf("want command, which runs the grader")
 	}
 	return p, err
 }
 
 // finishPhases fills in what a grader's entry leaves to the default. at is the
 // place of grade, for errors.
-func (t *Task) finishPhases(at value) error {
+func (t *Task) finishPhases(at Value) error {
 	p := t.Phases
 	if p == nil {
 		return nil
@@ -95,7 +95,7 @@ func (t *Task) finishPhases(at value) error {
 	if err := contraband.CheckPhases(p); err != nil {
 		var set *contraband.SetError
 		if errors.As(err, &set) {
-			return at.errorf("%s: got %s, want %s", set.Where, set.Got, set.Want)
+			return at.Errorf("%s: got %s, want %s", set.Where, set.Got, set.Want)
 		}
 		return err
 	}
@@ -104,4 +104,63 @@ func (t *Task) finishPhases(at value) error {
 
 func (t *Task) hasTests() bool {
 	return len(t.Tests) > 0 || slices.ContainsFunc(t.given, func(s source) bool { return s.kind == contraband.KindTest })
+}
+
+// Defaults are the keys setup, grade, scope and channels as a benchmark gives
+// them to the tasks that do not state them. The zero value gives none.
+type Defaults struct {
+	setup, grade, scope, channels *Value
+}
+
+// Take reads one of the keys. It is checked here, and read again for each task.
+func (c *Defaults) Take(key string, v Value) (known bool, err error) {
+	scratch := new(Task)
+	switch key {
+	case "setup":
+		c.setup = &v
+	case "grade":
+		c.grade = &v
+	case "scope":
+		c.scope = &v
+	case "channels":
+		c.channels = &v
+	default:
+		return false, nil
+	}
+	return true, c.Fill(scratch)
+}
+
+// Fill gives t what it does not state.
+func (c *Defaults) Fill(t *Task) (err error) {
+	has := t.stated
+	at := Value{File: t.File}
+	if c.setup != nil && !has.setup {
+		if t.Phases, err = c.setup.setup(t.Phases); err != nil {
+			return err
+		}
+		at = *c.setup
+	}
+	if c.grade != nil && !has.grade {
+		if t.Phases, err = c.grade.grade(t.Phases); err != nil {
+			return err
+		}
+		at = *c.grade
+	}
+	if c.scope != nil && !has.scope {
+		t.Scope = defaultScope()
+		if err = c.scope.scope(&t.Scope); err != nil {
+			return err
+		}
+	}
+	if c.channels != nil && !has.channels {
+		if t.Channels, err = c.channels.channels(); err != nil {
+			return err
+		}
+	}
+	return t.finishPhases(at)
+}
+
+// GradeWith states how the task is graded: no default replaces it.
+func (t *Task) GradeWith(p *contraband.Phases) {
+	t.Phases, t.stated.grade = p, true
 }

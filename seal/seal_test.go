@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,25 +12,11 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/canon"
+	"github.com/cleanrun-dev/cleanrun/internal/fixture"
 	"github.com/cleanrun-dev/cleanrun/internal/views"
 )
 
-// prose returns n invented lines of code-like text, the same for the same seed.
-func prose(seed uint64, n int) string {
-	r := rand.New(rand.NewPCG(seed, 99))
-	word := func() string {
-		b := make([]byte, 3+r.IntN(6))
-		for i := range b {
-			b[i] = "abcdefghijklmnopqrstuvwxyz"[r.IntN(26)]
-		}
-		return string(b)
-	}
-	var b strings.Builder
-	for range n {
-		fmt.Fprintf(&b, "    %s_%s = %s(%s, \"%s %s\")\n", word(), word(), word(), word(), word(), word())
-	}
-	return b.String()
-}
+var prose = fixture.Prose
 
 // folder writes files below a new folder and returns it.
 func folder(t testing.TB, files map[string]string) string {

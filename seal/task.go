@@ -38,12 +38,30 @@ type Task struct {
 	Channels  []contraband.Channel
 	Phases    *contraband.Phases // nil: the runner may choose
 
-	stated      stated
-	verifierEnv bool     // a Harbor task sets variables for its grader
-	data        []byte   // what the task commitment binds as the task file
-	dir         string   // host folder that relative names start at
-	given       []source // reference and tests that stand in a data file, in the order of their columns
-	around      []string // host paths of the benchmark's own files
+	stated stated
+	row    bool     // File is a data file of many tasks
+	data   []byte   // what the task commitment binds as the task file
+	dir    string   // host folder that relative names start at
+	given  []source // reference and tests that stand in a data file, in the order of their columns
+	around []string // host paths of the benchmark's own files
+}
+
+// stated tells which of the keys in Defaults a task states itself.
+type stated struct{ setup, grade, scope, channels bool }
+
+// NewTask is a task that no task file describes. It writes its workspace and has
+// nothing else: the caller fills it in. file is where it stands, with its line in
+// errors; dir the host folder that its names start at; bound what the commitment
+// binds as the task file.
+func NewTask(file, dir string, bound []byte) *Task {
+	return &Task{File: file, data: bound, dir: dir, Scope: defaultScope(), Channels: []contraband.Channel{}}
+}
+
+// NewRow is NewTask for one of the many tasks in a data file.
+func NewRow(file, dir string, bound []byte) *Task {
+	t := NewTask(file, dir, bound)
+	t.row = true
+	return t
 }
 
 // Text is a string and the place where it stands.
@@ -69,27 +87,27 @@ type Files struct {
 
 // ParseTask reads a task file strictly. The error is a *TaskError.
 func ParseTask(file string, data []byte) (*Task, error) {
-	root, err := parseYAML(file, data)
+	root, err := ParseYAML(file, data)
 	if err != nil {
 		return nil, err
 	}
-	t := &Task{File: file, data: data, dir: filepath.Dir(file), Scope: defaultScope(), Channels: []contraband.Channel{}}
-	grade := value{file: file, item: "setup"}
+	t := NewTask(file, filepath.Dir(file), data)
+	grade := Value{File: file, Item: "setup"}
 	lists := map[string]*[]Text{"canaries": &t.Canaries, "tokens": &t.Tokens, "signals": &t.Signals, "commands": &t.Commands}
-	err = root.mapping(func(key string, v value) (known bool, err error) {
+	err = root.Mapping(func(key string, v Value) (known bool, err error) {
 		switch key {
 		case "benchmark":
-			t.Benchmark, err = v.name()
+			t.Benchmark, err = v.Name()
 		case "task":
-			t.ID, err = v.name()
+			t.ID, err = v.Name()
 		case "period":
-			t.Period, err = v.name()
+			t.Period, err = v.Name()
 		case "title":
-			t.Title, err = v.located()
+			t.Title, err = v.Located()
 		case "prompt":
 			t.Prompt, err = v.prompt()
 		case "workspace":
-			t.Workspace, err = v.located()
+			t.Workspace, err = v.Located()
 		case "reference":
 			t.Reference, err = v.files()
 		case "tests":
@@ -111,7 +129,7 @@ func ParseTask(file string, data []byte) (*Task, error) {
 			if !ok {
 				return false, nil
 			}
-			*list, err = v.texts()
+			*list, err = v.Texts()
 		}
 		return true, err
 	})
@@ -123,7 +141,7 @@ func ParseTask(file string, data []byte) (*Task, error) {
 		ok  bool
 	}{{"benchmark", t.Benchmark != ""}, {"task", t.ID != ""}, {"prompt", t.Prompt != Prompt{}}, {"workspace", t.Workspace.Value != ""}} {
 		if !need.ok {
-			return nil, value{file: file, item: need.key}.errorf("missing; a run needs it")
+			return nil, Value{File: file, Item: need.key}.Errorf("missing; a run needs it")
 		}
 	}
 	if err := t.finishPhases(grade); err != nil {
@@ -136,25 +154,28 @@ func defaultScope() contraband.Scope {
 	return contraband.Scope{Workspace: uint8(scope.WriteTree), Grants: []contraband.Grant{}}
 }
 
-func (v value) located() (Text, error) {
-	s, err := v.text()
-	return Text{Value: s, Item: v.item, Line: v.line}, err
+// Located is Text with its place.
+func (v Value) Located() (Text, error) {
+	s, err := v.Text()
+	return Text{Value: s, Item: v.Item, Line: v.Line}, err
 }
 
-func (v value) name() (string, error) {
-	s, err := v.text()
+// Name is a printable text on one line, at most 1024 bytes.
+func (v Value) Name() (string, error) {
+	s, err := v.Text()
 	if err == nil && !contraband.CheckName(s) {
-		err = v.errorf("want a printable name on one line, at most 1024 bytes")
+		err = v.Errorf("want a printable name on one line, at most 1024 bytes")
 	}
 	return s, err
 }
 
-func (v value) texts() (list []Text, err error) {
-	err = v.sequence(func(v value) error {
-		t, err := v.located()
+// Texts is a list of texts, each once.
+func (v Value) Texts() (list []Text, err error) {
+	err = v.Sequence(func(v Value) error {
+		t, err := v.Located()
 		for _, old := range list {
 			if err == nil && old.Value == t.Value {
-				err = v.errorf("got the entry of line %d again", old.Line)
+				err = v.Errorf("got the entry of line %d again", old.Line)
 			}
 		}
 		list = append(list, t)
@@ -163,42 +184,42 @@ func (v value) texts() (list []Text, err error) {
 	return list, err
 }
 
-func (v value) prompt() (p Prompt, err error) {
-	if s, err := v.text(); err == nil {
+func (v Value) prompt() (p Prompt, err error) {
+	if s, err := v.Text(); err == nil {
 		return Prompt{Inline: s}, nil
 	}
-	err = v.mapping(func(key string, v value) (bool, error) {
+	err = v.Mapping(func(key string, v Value) (bool, error) {
 		if key != "file" {
 			return false, nil
 		}
-		p.File, err = v.located()
+		p.File, err = v.Located()
 		return true, err
 	})
 	if err == nil && p.File.Value == "" {
-		err = v.errorf("got neither a text nor file: NAME")
+		err = v.Errorf("got neither a text nor file: NAME")
 	}
 	return p, err
 }
 
-func (v value) files() (list []Files, err error) {
-	err = v.sequence(func(v value) error {
+func (v Value) files() (list []Files, err error) {
+	err = v.Sequence(func(v Value) error {
 		var f Files
-		err := v.mapping(func(key string, v value) (bool, error) {
-			s, err := v.located()
+		err := v.Mapping(func(key string, v Value) (bool, error) {
+			s, err := v.Located()
 			if err != nil {
 				return true, err
 			}
 			switch key {
 			case "path", "patch":
 				if f.Pattern.Value != "" {
-					return true, v.errorf("got both path and patch, want one")
+					return true, v.Errorf("got both path and patch, want one")
 				}
 				f.Pattern, f.Patch = s, key == "patch"
 			case "root":
 				f.Root = s.Value
 			case "replaces":
 				if !inside(s.Value) {
-					return true, v.errorf("got %.200q, want a clean path relative to the workspace", s.Value)
+					return true, v.Errorf("got %.200q, want a clean path relative to the workspace", s.Value)
 				}
 				f.Replaces = s.Value
 			default:
@@ -210,10 +231,10 @@ func (v value) files() (list []Files, err error) {
 			return err
 		}
 		if f.Pattern.Value == "" {
-			return v.errorf("got neither path nor patch")
+			return v.Errorf("got neither path nor patch")
 		}
 		if f.Patch && (f.Root != "" || f.Replaces != "") {
-			return v.errorf("got root or replaces beside patch; a patch names its files itself")
+			return v.Errorf("got root or replaces beside patch; a patch names its files itself")
 		}
 		list = append(list, f)
 		return nil
@@ -226,19 +247,19 @@ func inside(p string) bool {
 	return p != "" && p != "." && path.Clean(p) == p && !path.IsAbs(p) && p != ".." && !strings.HasPrefix(p, "../")
 }
 
-func (v value) scope(s *contraband.Scope) error {
-	err := v.mapping(func(key string, v value) (known bool, err error) {
+func (v Value) scope(s *contraband.Scope) error {
+	err := v.Mapping(func(key string, v Value) (known bool, err error) {
 		switch key {
 		case "workspace":
 			var mode int
-			mode, err = v.word("read", "write")
+			mode, err = v.Word("read", "write")
 			s.Workspace = uint8([]scope.Mode{scope.ReadTree, scope.WriteTree}[mode])
 		case "grants":
-			err = v.sequence(func(v value) error {
+			err = v.Sequence(func(v Value) error {
 				g, err := v.grant()
 				for _, old := range s.Grants {
 					if err == nil && old.Path == g.Path {
-						err = v.errorf("got the path %.200q again", g.Path)
+						err = v.Errorf("got the path %.200q again", g.Path)
 					}
 				}
 				s.Grants = append(s.Grants, g)
@@ -253,23 +274,23 @@ func (v value) scope(s *contraband.Scope) error {
 	return err
 }
 
-func (v value) grant() (g contraband.Grant, err error) {
+func (v Value) grant() (g contraband.Grant, err error) {
 	mode := -1
-	err = v.mapping(func(key string, v value) (known bool, err error) {
+	err = v.Mapping(func(key string, v Value) (known bool, err error) {
 		switch key {
 		case "path":
-			if g.Path, err = v.name(); err == nil && (!path.IsAbs(g.Path) || path.Clean(g.Path) != g.Path) {
-				err = v.errorf("got %.200q, want a clean absolute path", g.Path)
+			if g.Path, err = v.Name(); err == nil && (!path.IsAbs(g.Path) || path.Clean(g.Path) != g.Path) {
+				err = v.Errorf("got %.200q, want a clean absolute path", g.Path)
 			}
 		case "mode":
-			mode, err = v.word("read", "write", "read-one", "write-one")
+			mode, err = v.Word("read", "write", "read-one", "write-one")
 		default:
 			return false, nil
 		}
 		return true, err
 	})
 	if err == nil && (g.Path == "" || mode < 0) {
-		err = v.errorf("want path and mode")
+		err = v.Errorf("want path and mode")
 	}
 	if err == nil {
 		g.Mode = uint8([]scope.Mode{scope.ReadTree, scope.WriteTree, scope.ReadOne, scope.WriteOne}[mode])
@@ -280,13 +301,13 @@ func (v value) grant() (g contraband.Grant, err error) {
 // streams are the channels that a recorder knows.
 var streams = []string{"stdin"}
 
-func (v value) channels() (list []contraband.Channel, err error) {
+func (v Value) channels() (list []contraband.Channel, err error) {
 	roles := []string{"model", "driver"}
-	err = v.mapping(func(key string, v value) (bool, error) {
+	err = v.Mapping(func(key string, v Value) (bool, error) {
 		if !slices.Contains(streams, key) {
 			return false, nil
 		}
-		i, err := v.word(roles...)
+		i, err := v.Word(roles...)
 		if err == nil {
 			list = append(list, contraband.Channel{Name: key, Role: roles[i]})
 		}

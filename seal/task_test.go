@@ -303,3 +303,30 @@ func FuzzFormOfLines(f *testing.F) {
 		}
 	})
 }
+
+// What a data file gives is a diff, or else a file; what is almost a diff is
+// refused.
+func TestGive(t *testing.T) {
+	diff := "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-old\n+new\n"
+	task := NewRow("d.jsonl", t.TempDir(), []byte("row"))
+	for _, c := range []struct {
+		text  string
+		patch bool
+		want  string // of the error
+	}{
+		{diff, true, ""},
+		{"plain text\n+ with a sign\n", false, ""},
+		{"--- a/x\n+++ b/x\n@@ -1,2 +1,9 @@\n x\n", false, "d.jsonl:3: patch: got what looks like a unified diff and is none"},
+	} {
+		n := len(task.given)
+		err := task.Give(contraband.KindReference, Text{Value: c.text, Item: "patch", Line: 3})
+		switch {
+		case c.want != "":
+			if err == nil || !strings.HasPrefix(err.Error(), c.want) || len(task.given) != n {
+				t.Errorf("%q: got %v, want %s", c.text, err, c.want)
+			}
+		case err != nil || len(task.given) != n+1 || task.given[n].patch != c.patch:
+			t.Errorf("%q: got %v, want patch %v", c.text, err, c.patch)
+		}
+	}
+}

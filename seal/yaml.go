@@ -33,40 +33,42 @@ func (e *TaskError) Error() string {
 	return b.String() + ": " + e.Problem
 }
 
-// A value is one node of a task file, with the way to it. Only what a task file
+// A Value is one node of a task file, with the way to it. Only what a task file
 // needs of YAML is read: mappings, sequences and strings. Anchors, aliases,
 // tags and merge keys are refused, since a reader of the file would have to
 // look elsewhere to know what it says.
-type value struct {
-	file, item string
-	line       int
+type Value struct {
+	File, Item string // where it stands; Item is as in TaskError
+	Line       int    // 0 if it is the whole file
 	node       ast.Node
 }
 
-func (v value) errorf(format string, args ...any) error {
-	return &TaskError{File: v.file, Line: v.line, Item: v.item, Problem: fmt.Sprintf(format, args...)}
+// Errorf is a *TaskError at v.
+func (v Value) Errorf(format string, args ...any) error {
+	return &TaskError{File: v.File, Line: v.Line, Item: v.Item, Problem: fmt.Sprintf(format, args...)}
 }
 
-// parseYAML returns the root mapping of the only document in data.
-func parseYAML(file string, data []byte) (root value, err error) {
-	root = value{file: file}
+// ParseYAML returns the root of the only document in data, at most MaxTaskFile
+// bytes of UTF-8. The error is a *TaskError.
+func ParseYAML(file string, data []byte) (root Value, err error) {
+	root = Value{File: file}
 	switch {
 	case len(data) > MaxTaskFile:
-		return root, root.errorf("got %d bytes, want at most %d", len(data), MaxTaskFile)
+		return root, root.Errorf("got %d bytes, want at most %d", len(data), MaxTaskFile)
 	case bytes.HasPrefix(data, []byte("\xef\xbb\xbf")):
-		return root, root.errorf("got a byte order mark, want plain UTF-8; save the file without it")
+		return root, root.Errorf("got a byte order mark, want plain UTF-8; save the file without it")
 	case !utf8.Valid(data):
-		return root, root.errorf("got bytes that are not UTF-8")
+		return root, root.Errorf("got bytes that are not UTF-8")
 	}
 	if i := bytes.IndexFunc(data, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' && r != '\r' || r == 0x7f || r == '\ufeff' }); i >= 0 {
-		root.line = 1 + bytes.Count(data[:i], []byte("\n"))
-		return root, root.errorf("got a control character, want text")
+		root.Line = 1 + bytes.Count(data[:i], []byte("\n"))
+		return root, root.Errorf("got a control character, want text")
 	}
 	// The parser is a dependency that runs on a file from elsewhere: a panic in
 	// it is an error of that file, not a crash.
 	defer func() {
 		if p := recover(); p != nil {
-			err = root.errorf("got YAML that cannot be parsed")
+			err = root.Errorf("got YAML that cannot be parsed")
 		}
 	}()
 	doc, parseErr := parser.ParseBytes(data, 0)
@@ -74,10 +76,10 @@ func parseYAML(file string, data []byte) (root value, err error) {
 		return root, yamlError(file, parseErr)
 	}
 	if len(doc.Docs) != 1 || doc.Docs[0].Body == nil {
-		return root, root.errorf("got %d YAML documents, want one mapping", len(doc.Docs))
+		return root, root.Errorf("got %d YAML documents, want one mapping", len(doc.Docs))
 	}
 	root.node = doc.Docs[0].Body
-	root.line = lineOf(root.node)
+	root.Line = lineOf(root.node)
 	return root, nil
 }
 
@@ -98,54 +100,54 @@ func lineOf(n ast.Node) int {
 	return n.GetToken().Position.Line
 }
 
-// mapping calls set for each key, in order. A key twice, or one that is no
+// Mapping calls set for each key, in order. A key twice, or one that is no
 // plain string, is an error; so is a key that set does not know.
-func (v value) mapping(set func(key string, v value) (known bool, err error)) error {
+func (v Value) Mapping(set func(key string, v Value) (known bool, err error)) error {
 	m, ok := v.node.(*ast.MappingNode)
 	if !ok {
-		return v.errorf("got %s, want a mapping (key: value)", describe(v.node))
+		return v.Errorf("got %s, want a mapping (key: value)", describe(v.node))
 	}
 	seen := map[string]int{}
 	for _, entry := range m.Values {
 		key, ok := entry.Key.(*ast.StringNode)
 		if !ok {
-			return value{file: v.file, item: v.item, line: lineOf(entry.Key)}.errorf("got a key that is no plain word")
+			return Value{File: v.File, Item: v.Item, Line: lineOf(entry.Key)}.Errorf("got a key that is no plain word")
 		}
-		child := value{file: v.file, item: strings.TrimPrefix(v.item+"."+key.Value, "."), line: lineOf(entry.Key), node: entry.Value}
+		child := Value{File: v.File, Item: strings.TrimPrefix(v.Item+"."+key.Value, "."), Line: lineOf(entry.Key), node: entry.Value}
 		if first, twice := seen[key.Value]; twice {
-			return child.errorf("got the key again, first on line %d; want each once", first)
+			return child.Errorf("got the key again, first on line %d; want each once", first)
 		}
-		seen[key.Value] = child.line
+		seen[key.Value] = child.Line
 		known, err := set(key.Value, child)
 		if err != nil {
 			return err
 		}
 		if !known {
-			return child.errorf("unknown key; spec/task.md lists the keys")
+			return child.Errorf("unknown key; spec/task.md lists the keys")
 		}
 	}
 	return nil
 }
 
-// sequence calls add for each element.
-func (v value) sequence(add func(v value) error) error {
+// Sequence calls add for each element.
+func (v Value) Sequence(add func(v Value) error) error {
 	s, ok := v.node.(*ast.SequenceNode)
 	if !ok {
-		return v.errorf("got %s, want a list", describe(v.node))
+		return v.Errorf("got %s, want a list", describe(v.node))
 	}
 	if len(s.Values) == 0 {
-		return v.errorf("got an empty list; leave the key out")
+		return v.Errorf("got an empty list; leave the key out")
 	}
 	for i, n := range s.Values {
-		if err := add(value{file: v.file, item: fmt.Sprintf("%s[%d]", v.item, i), line: lineOf(n), node: n}); err != nil {
+		if err := add(Value{File: v.File, Item: fmt.Sprintf("%s[%d]", v.Item, i), Line: lineOf(n), node: n}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// text returns a string that is not empty.
-func (v value) text() (string, error) {
+// Text returns a string that is not empty.
+func (v Value) Text() (string, error) {
 	var s string
 	switch n := v.node.(type) {
 	case *ast.StringNode:
@@ -153,19 +155,19 @@ func (v value) text() (string, error) {
 	case *ast.LiteralNode:
 		s = n.Value.Value
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NullNode, *ast.InfinityNode, *ast.NanNode:
-		return "", v.errorf("got %s, want a string; put it in quotes", describe(v.node))
+		return "", v.Errorf("got %s, want a string; put it in quotes", describe(v.node))
 	default:
-		return "", v.errorf("got %s, want a string", describe(v.node))
+		return "", v.Errorf("got %s, want a string", describe(v.node))
 	}
 	if strings.TrimSpace(s) == "" {
-		return "", v.errorf("got an empty string")
+		return "", v.Errorf("got an empty string")
 	}
 	return s, nil
 }
 
-// word returns one of the given strings.
-func (v value) word(want ...string) (int, error) {
-	s, err := v.text()
+// Word returns the place of v in the given strings.
+func (v Value) Word(want ...string) (int, error) {
+	s, err := v.Text()
 	if err != nil {
 		return 0, err
 	}
@@ -174,7 +176,7 @@ func (v value) word(want ...string) (int, error) {
 			return i, nil
 		}
 	}
-	return 0, v.errorf("got %.80q, want one of %s", s, strings.Join(want, ", "))
+	return 0, v.Errorf("got %.80q, want one of %s", s, strings.Join(want, ", "))
 }
 
 func describe(n ast.Node) string {

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/cleanrun-dev/cleanrun/audit"
+	"github.com/cleanrun-dev/cleanrun/benchmark"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
 	"github.com/cleanrun-dev/cleanrun/internal/durable"
-	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
 type auditOptions struct{ policy, seal, junit string }
@@ -102,7 +102,7 @@ func sealHead(arg string) (head [32]byte, err error) {
 		_, err := hex.Decode(head[:], []byte(arg))
 		return head, err
 	}
-	s, err := seal.OpenSealed(arg)
+	s, err := benchmark.OpenSealed(arg)
 	if err != nil {
 		return head, err
 	}

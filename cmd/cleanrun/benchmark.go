@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 
+	"github.com/cleanrun-dev/cleanrun/benchmark"
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
 	"github.com/cleanrun-dev/cleanrun/internal/durable"
@@ -46,7 +47,7 @@ func sealBenchmark(e *cli.Env, path string, o sealOptions) error {
 	if _, err := os.Lstat(o.out); err == nil {
 		return cli.Failf(cli.ExitUsage, "name a new file", "-o %s exists", o.out) // before hours of work, not after
 	}
-	b, err := seal.LoadBenchmark(path)
+	b, err := benchmark.Load(path)
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func sealBenchmark(e *cli.Env, path string, o sealOptions) error {
 	// Each task leaves much behind; what stays is small.
 	defer debug.SetGCPercent(debug.SetGCPercent(150))
 	p := cli.NewProgress(e.Stderr, "sealing")
-	built, err := b.Seal(seal.SealOptions{Key: key, Public: o.public, SkipWeak: o.skipWeak, Random: rand.Reader, Dir: filepath.Dir(o.out),
+	built, err := b.Seal(benchmark.Options{Key: key, Public: o.public, SkipWeak: o.skipWeak, Random: rand.Reader, Dir: filepath.Dir(o.out),
 		Progress: func(done, total uint64) { p.Update(done, total, "steps") }})
 	p.Done()
 	if err != nil {
@@ -99,7 +100,7 @@ func sealBenchmark(e *cli.Env, path string, o sealOptions) error {
 func exportKey(o sealOptions, key contraband.BenchmarkKey) error {
 	data := key.Format()
 	if o.taskID != "" {
-		s, err := seal.OpenSealed(o.out)
+		s, err := benchmark.OpenSealed(o.out)
 		if err != nil {
 			return err
 		}
@@ -130,12 +131,12 @@ type benchmarkTask struct {
 // prompt and workspace in the data. It reads no ground truth, but for a row of a
 // data file, which holds both. The signature is not checked: verify does.
 func openBenchmarkTask(sealed, data, id string) (*benchmarkTask, error) {
-	s, err := seal.OpenSealed(sealed)
+	s, err := benchmark.OpenSealed(sealed)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	b, err := seal.LoadBenchmark(data)
+	b, err := benchmark.Load(data)
 	if err != nil {
 		return nil, err
 	}

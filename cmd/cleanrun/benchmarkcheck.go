@@ -7,9 +7,9 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/cleanrun-dev/cleanrun/benchmark"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
 	"github.com/cleanrun-dev/cleanrun/receipt"
-	"github.com/cleanrun-dev/cleanrun/seal"
 	"github.com/cleanrun-dev/cleanrun/verify"
 )
 
@@ -32,7 +32,7 @@ type differenceOfSeal struct {
 
 // checkBenchmark rebuilds a seal from its data.
 func checkBenchmark(e *cli.Env, path string, o sealOptions) error {
-	s, err := seal.OpenSealed(o.check)
+	s, err := benchmark.OpenSealed(o.check)
 	if err != nil {
 		var path *fs.PathError
 		if errors.As(err, &path) {
@@ -54,13 +54,13 @@ func checkBenchmark(e *cli.Env, path string, o sealOptions) error {
 	} else if !public {
 		return cli.Failf(cli.ExitUsage, "name the audit or benchmark key with -key", "%s: the key is not public", o.check)
 	}
-	b, err := seal.LoadBenchmark(path)
+	b, err := benchmark.Load(path)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
 	p := cli.NewProgress(e.Stderr, "checking")
-	c, err := b.Check(s, key, seal.SealOptions{Progress: func(done, total uint64) { p.Update(done, total, "tasks") }})
+	c, err := b.Check(s, key, benchmark.Options{Progress: func(done, total uint64) { p.Update(done, total, "tasks") }})
 	p.Done()
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func checkBenchmark(e *cli.Env, path string, o sealOptions) error {
 
 // sealOwner is who signed the head, pinned if the policy has the key and it
 // signed.
-func sealOwner(s *seal.Sealed, policyPath string) (*verify.Party, error) {
+func sealOwner(s *benchmark.Sealed, policyPath string) (*verify.Party, error) {
 	said := s.Unverified().Unauthenticated()
 	party := &verify.Party{Name: said.Issuer, Fingerprint: receipt.Fingerprint(said.Kid)}
 	if policyPath == "" {
@@ -111,7 +111,7 @@ func sealOwner(s *seal.Sealed, policyPath string) (*verify.Party, error) {
 		"the seal was signed by %s, which calls itself %q: want one of the %d owner keys of the policy", party.Fingerprint, party.Name, len(policy.Owners))
 }
 
-func checkedText(w io.Writer, file string, c *checkedBenchmark, differences []seal.Difference) error {
+func checkedText(w io.Writer, file string, c *checkedBenchmark, differences []benchmark.Difference) error {
 	var b strings.Builder
 	switch c.Verdict {
 	case verify.Invalid:

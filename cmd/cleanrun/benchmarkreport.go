@@ -6,13 +6,13 @@ import (
 	"io"
 	"text/tabwriter"
 
+	"github.com/cleanrun-dev/cleanrun/benchmark"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
-	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
 // badTasks names every task that cannot be sealed well.
 func badTasks(e *cli.Env, err error) error {
-	var bad *seal.BadTasksError
+	var bad *benchmark.BadTasksError
 	if !errors.As(err, &bad) {
 		return err
 	}
@@ -40,7 +40,7 @@ type problemJSON struct {
 	Reason string `json:"reason"`
 }
 
-func problemsJSON(list []seal.Problem) []problemJSON {
+func problemsJSON(list []benchmark.Problem) []problemJSON {
 	out := []problemJSON{}
 	for _, p := range list {
 		out = append(out, problemJSON(p))
@@ -71,7 +71,7 @@ type builtBenchmark struct {
 	Warnings  []string      `json:"warnings"`
 }
 
-func builtJSON(file string, b *seal.Built) builtBenchmark {
+func builtJSON(file string, b *benchmark.Built) builtBenchmark {
 	out := builtBenchmark{File: file, Benchmark: b.Head.Benchmark, Period: b.Head.Period, Revision: b.Head.Revision, Root: fmt.Sprintf("%x", b.Head.Root),
 		Public: len(b.Head.Key) > 0, Left: problemsJSON(b.Left), Warnings: append([]string{}, b.Warnings...)}
 	for _, t := range b.Tasks {
@@ -84,7 +84,7 @@ func builtJSON(file string, b *seal.Built) builtBenchmark {
 	return out
 }
 
-func itemsOf(t seal.TaskSeal) (n int) {
+func itemsOf(t benchmark.TaskSeal) (n int) {
 	for _, g := range t.Groups {
 		n += g.Items
 	}
@@ -94,7 +94,7 @@ func itemsOf(t seal.TaskSeal) (n int) {
 // tableRows is how many tasks the table shows; -json has all.
 const tableRows = 40
 
-func builtText(w io.Writer, file string, b *seal.Built) error {
+func builtText(w io.Writer, file string, b *benchmark.Built) error {
 	h := b.Head
 	fmt.Fprintf(w, "sealed %s, %s, into %s\n", h.Benchmark, counted(int(h.Tasks), "task"), file)
 	fmt.Fprintf(w, " root       %x\n", h.Root)

@@ -12,17 +12,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cleanrun-dev/cleanrun/benchmark"
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/eval"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
 	"github.com/cleanrun-dev/cleanrun/keys"
 	"github.com/cleanrun-dev/cleanrun/sandbox"
-	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
 // openBenchmark finds all that the runs of a sealed benchmark need.
 func openBenchmark(sealed, data string, only []string) (*evalBenchmark, error) {
-	s, err := seal.OpenSealed(sealed)
+	s, err := benchmark.OpenSealed(sealed)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func openBenchmark(sealed, data string, only []string) (*evalBenchmark, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := seal.LoadBenchmark(data)
+	b, err := benchmark.Load(data)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func openBenchmark(sealed, data string, only []string) (*evalBenchmark, error) {
 
 // openTask reads what the runs of one task are started with, and none of its
 // ground truth.
-func openTask(s *seal.Sealed, b *seal.Benchmark, id string) (evalTask, error) {
+func openTask(s *benchmark.Sealed, b *benchmark.Benchmark, id string) (evalTask, error) {
 	file, set, err := s.Part(id)
 	if err != nil {
 		return evalTask{}, err

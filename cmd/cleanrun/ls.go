@@ -10,13 +10,13 @@ import (
 	"strings"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/benchmark"
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/eval"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
 	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/receipt"
-	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
 var lsCommand = &cli.Command{
@@ -197,8 +197,8 @@ func lsFile(name string) (lsEntry, bool) {
 	if err != nil {
 		return broken("task", err)
 	}
-	if seal.IsSealed(start) {
-		s, err := seal.OpenSealed(name)
+	if benchmark.IsSealed(start) {
+		s, err := benchmark.OpenSealed(name)
 		if err != nil {
 			return broken("benchmark", err)
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cleanrun-dev/cleanrun/benchmark"
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
 	"github.com/cleanrun-dev/cleanrun/internal/durable"
@@ -57,7 +58,7 @@ Exit codes: 0 sealed, or the check holds; 1 the check fails (INVALID); 2 nothing
 			return err
 		}
 		return thenStore(e, v.store, v.out, func() error {
-			switch whole, err := seal.IsBenchmark(path); {
+			switch whole, err := benchmark.Is(path); {
 			case err != nil:
 				return err
 			case v.check != "" && !whole:
@@ -246,7 +247,7 @@ func readSealed(path string) (file []byte, set *contraband.Set, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if seal.IsSealed(file) {
+	if benchmark.IsSealed(file) {
 		return nil, nil, cli.Failf(cli.ExitUsage, "run: add -data benchmark.yaml and -task-id ID; attest: give RUNDIR/task.sealed", "%s: got the seal of a whole benchmark, want one task's", path)
 	}
 	set, err = parseSealed(file)

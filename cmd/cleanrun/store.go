@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cleanrun-dev/cleanrun/benchmark"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
 	"github.com/cleanrun-dev/cleanrun/internal/durable"
 	"github.com/cleanrun-dev/cleanrun/internal/store"
 	"github.com/cleanrun-dev/cleanrun/receipt"
-	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
 var storeFlags struct{ dir, out string }
@@ -77,8 +77,8 @@ func kindOfFile(path string, b []byte) (string, error) {
 	if _, err := receipt.ParseSealed(b); err == nil {
 		return "sealed set", nil
 	}
-	if seal.IsSealed(b) {
-		if s, err := seal.OpenSealed(path); err == nil {
+	if benchmark.IsSealed(b) {
+		if s, err := benchmark.OpenSealed(path); err == nil {
 			return "benchmark seal", s.Close()
 		}
 	}

@@ -1,4 +1,4 @@
-package seal
+package benchmark
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/canon"
+	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
 // overlaps finds what the tasks of one benchmark give away of each other. Items
@@ -71,34 +72,27 @@ func newOverlaps(bench contraband.BenchmarkKey) *overlaps {
 }
 
 // add cuts one task's ground truth with f, a clone of o.base.
-func (o *overlaps) add(task int, m *Material, f *canon.Fingerprinter, mem *scratch) error {
-	c := newCutter(f, mem)
-	c.slim = true
-	if err := c.all(m); err != nil {
+func (o *overlaps) add(task int, m *seal.Material, f *canon.Fingerprinter, mem *seal.Builder) error {
+	piles, err := mem.Piles(m, f)
+	if err != nil {
 		return err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, p := range c.piles {
-		pile := int32(len(o.piles))
-		shared := sharedPile{task: int32(task), kind: p.kind, label: p.label}
-		for class, ids := range p.items {
-			if contraband.Class(class) == contraband.ClassLine && len(p.items[contraband.ClassShingle]) >= 3 {
-				continue // as in search.leak
-			}
-			shared.count[class] = len(ids)
-			for _, id := range ids {
-				it := &c.items.list[id]
-				o.owners = append(o.owners, owner{binary.BigEndian.Uint64(it.s[:]), pile, it.class})
-				switch {
-				case it.class == contraband.ClassShingle:
-					o.ranks = append(o.ranks, it.rank)
-				case it.class.Filtered():
-					o.values = append(o.values, c.f.FilterValue(it.class, it.plain))
-				}
+	for i := range piles {
+		p := &piles[i]
+		n := int32(len(o.piles))
+		o.piles = append(o.piles, sharedPile{task: int32(task), kind: p.Kind, label: p.Label, count: p.Count})
+		for j := range p.Items {
+			it := &p.Items[j]
+			o.owners = append(o.owners, owner{binary.BigEndian.Uint64(it.Digest[:]), n, it.Class})
+			switch {
+			case it.Class == contraband.ClassShingle:
+				o.ranks = append(o.ranks, it.Rank)
+			case it.Class.Filtered():
+				o.values = append(o.values, it.Filter)
 			}
 		}
-		o.piles = append(o.piles, shared)
 	}
 	return nil
 }
@@ -182,10 +176,10 @@ type look struct {
 	hits   map[int32]bool
 }
 
-// begin starts the search of an object. Contents of one id are one content.
-func (h *holder) begin(name string, id []byte) *look {
+// Begin starts the search of an object. Contents of one id are one content.
+func (h *holder) Begin(name string, id []byte) seal.Look {
 	if h == nil {
-		return nil
+		return (*look)(nil)
 	}
 	h.o.mu.Lock()
 	defer h.o.mu.Unlock()
@@ -208,28 +202,30 @@ func (l *look) emit(_ contraband.Class, s [32]byte) {
 	}
 }
 
-func (l *look) chunk(p []byte) {
+// Chunk searches the next bytes of the object.
+func (l *look) Chunk(p []byte) {
 	if l != nil && l.stream != nil {
 		l.stream.Chunk(p, l.emit)
 	}
 }
 
-// end is the end of the object itself; views of it may follow.
-func (l *look) end() {
+// End is the end of the object itself; views of it may follow.
+func (l *look) End() {
 	if l != nil && l.stream != nil {
 		l.stream.End(l.emit)
 	}
 }
 
-func (l *look) object(content []byte) {
+// Object searches a view of it.
+func (l *look) Object(content []byte) {
 	if l != nil && l.stream != nil {
 		l.h.f.Object(content, false, l.emit)
 	}
 }
 
-// done notes what was found. A content waits only for what it holds itself, so
+// Done notes what was found. A content waits only for what it holds itself, so
 // two looks never wait for each other.
-func (l *look) done() {
+func (l *look) Done() {
 	if l == nil {
 		return
 	}
@@ -278,7 +274,7 @@ type classCounts [contraband.ClassAtom + 1]int
 // over is the first class of which n reaches the threshold of p.
 func (p *sharedPile) over(n *classCounts) (class contraband.Class, limit int, ok bool) {
 	for class := contraband.ClassCanary; class <= contraband.ClassAtom; class++ {
-		limit := int(contraband.Threshold(class, padded(p.count[class]), p.count[class]))
+		limit := int(contraband.Threshold(class, seal.Padded(p.count[class]), p.count[class]))
 		if p.count[class] > 0 && n[class] >= limit {
 			return class, limit, true
 		}

@@ -1,4 +1,4 @@
-package seal
+package benchmark
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
 // A Difference is one way in which a seal is not what its data gives.
@@ -43,7 +44,7 @@ type Comparison struct {
 // byte for byte, under the key that sealed it: the one in a public head, or the
 // owner's. The control text is taken from each set. It says nothing of who
 // signed. An error means that the comparison could not be made at all.
-func (b *Benchmark) Check(s *Sealed, key contraband.BenchmarkKey, o SealOptions) (*Comparison, error) {
+func (b *Benchmark) Check(s *Sealed, key contraband.BenchmarkKey, o Options) (*Comparison, error) {
 	c := &comparing{b: b, s: s, key: key, data: newDataList(b)}
 	head := s.Head()
 	for _, f := range []struct{ field, got, want string }{
@@ -78,7 +79,7 @@ func (b *Benchmark) Check(s *Sealed, key contraband.BenchmarkKey, o SealOptions)
 	var group sync.WaitGroup
 	for range min(n, len(names)) {
 		group.Go(func() {
-			mem := new(scratch)
+			mem := new(seal.Builder)
 			for {
 				i := int(next.Add(1)) - 1
 				if i >= len(names) {
@@ -119,7 +120,7 @@ func (c *comparing) differ(task, field, got, want string) {
 }
 
 // task rebuilds one set. Of a task that is left out only the data counts.
-func (c *comparing) task(id string, sealed bool, mem *scratch) {
+func (c *comparing) task(id string, sealed bool, mem *seal.Builder) {
 	t, err := c.b.Task(id)
 	if err != nil {
 		c.differ(id, "task", "a sealed set", fmt.Sprintf("a task of the data: %v", err))
@@ -143,7 +144,7 @@ func (c *comparing) task(id string, sealed bool, mem *scratch) {
 		c.mu.Unlock()
 		return
 	}
-	_, again, _, err := sealTask(m, c.key, got.Control, nil, mem)
+	_, again, _, err := mem.Build(m, c.key, got.Control, nil)
 	if err == nil && bytes.Equal(payload, again) {
 		c.mu.Lock()
 		c.out.Tasks++
@@ -244,26 +245,26 @@ type dataRow struct {
 
 func newDataList(b *Benchmark) *dataList {
 	d := &dataList{base: filepath.Dir(b.File)}
-	d.file(fileSum(b.File, b.data))
+	d.file(seal.HashFile(b.File, b.data))
 	for _, f := range b.files {
 		d.file(f)
 	}
 	return d
 }
 
-func (d *dataList) file(f sumFile) {
-	name := f.host
-	if rel, err := filepath.Rel(d.base, f.host); err == nil {
+func (d *dataList) file(f seal.HashedFile) {
+	name := f.Host
+	if rel, err := filepath.Rel(d.base, f.Host); err == nil {
 		name = rel
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.rows = append(d.rows, dataRow{"file", filepath.ToSlash(name), f.sum})
+	d.rows = append(d.rows, dataRow{"file", filepath.ToSlash(name), f.SHA256})
 }
 
 // add notes what one task was made of.
-func (d *dataList) add(m *Material) {
-	for _, f := range m.files {
+func (d *dataList) add(m *seal.Material) {
+	for _, f := range m.Files {
 		d.file(f)
 	}
 	d.mu.Lock()

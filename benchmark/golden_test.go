@@ -1,4 +1,4 @@
-package seal
+package benchmark
 
 import (
 	"crypto/sha256"
@@ -26,7 +26,7 @@ func TestSealGolden(t *testing.T) {
 	dir, _ := rowsFolder(t, fixture.Rows{Tasks: 24, Lines: 60, Seed: 9})
 	for _, workers := range []int{1, 3} {
 		b := loadBenchmark(t, dir)
-		name, _ := sealAll(t, b, func(o *SealOptions) { o.Random, o.Workers = sameControl{}, workers })
+		name, _ := sealAll(t, b, func(o *Options) { o.Random, o.Workers = sameControl{}, workers })
 		data, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package seal
+package benchmark
 
 import (
 	"bufio"
@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
 // MaxRow is the longest line of a data file, in bytes.
@@ -45,31 +46,31 @@ var (
 // A fieldMap says which columns are what: one column for the first four kinds,
 // any number in order for the others.
 type fieldMap struct {
-	at      value
-	columns map[string][]Text
+	at      seal.Value
+	columns map[string][]seal.Text
 	kindOf  map[string]string // of each column
 }
 
-func (v value) fieldMap() (*fieldMap, error) {
-	f := &fieldMap{at: v, columns: map[string][]Text{}, kindOf: map[string]string{}}
-	err := v.mapping(func(key string, v value) (bool, error) {
+func newFieldMap(v seal.Value) (*fieldMap, error) {
+	f := &fieldMap{at: v, columns: map[string][]seal.Text{}, kindOf: map[string]string{}}
+	err := v.Mapping(func(key string, v seal.Value) (bool, error) {
 		single := slices.Contains(singleFields, key)
 		if !single && !slices.Contains(listFields, key) {
 			return false, nil
 		}
-		list, err := v.texts()
-		if one, single := v.located(); single == nil {
-			list, err = []Text{one}, nil
+		list, err := v.Texts()
+		if one, single := v.Located(); single == nil {
+			list, err = []seal.Text{one}, nil
 		}
 		if err != nil {
-			return true, v.errorf("want the name of a column, or a list of names")
+			return true, v.Errorf("want the name of a column, or a list of names")
 		}
 		if single && len(list) > 1 {
-			return true, v.errorf("got %d columns, want one", len(list))
+			return true, v.Errorf("got %d columns, want one", len(list))
 		}
 		for _, c := range list {
 			if old, twice := f.kindOf[c.Value]; twice && old != fieldID && key != fieldID {
-				return true, v.errorf("got the column %.200q, which is %s already", c.Value, old)
+				return true, v.Errorf("got the column %.200q, which is %s already", c.Value, old)
 			}
 			f.kindOf[c.Value] = key
 		}
@@ -77,27 +78,27 @@ func (v value) fieldMap() (*fieldMap, error) {
 		return true, nil
 	})
 	if err == nil && (f.columns[fieldID] == nil || f.columns[fieldPrompt] == nil) {
-		err = v.errorf("want id and prompt: a run needs them")
+		err = v.Errorf("want id and prompt: a run needs them")
 	}
 	return f, err
 }
 
 // A rowSource is a data file with one JSON object a line.
 type rowSource struct {
-	at         value
-	file       Text
+	at         seal.Value
+	file       seal.Text
 	fields     *fieldMap
 	workspaces *pattern // nil: the column fieldWorkspace
-	common     common
+	common     seal.Defaults
 }
 
-func newRows(at value, file Text, f *fieldMap, workspaces Text, c common) (*rowSource, error) {
+func newRows(at seal.Value, file seal.Text, f *fieldMap, workspaces seal.Text, c seal.Defaults) (*rowSource, error) {
 	if f == nil {
-		return nil, at.errorf("want fields: which column is what")
+		return nil, at.Errorf("want fields: which column is what")
 	}
 	s := &rowSource{at: at, file: file, fields: f, common: c}
 	if (workspaces.Value != "") == (f.columns[fieldWorkspace] != nil) {
-		return nil, at.errorf("want workspaces, a pattern such as repos/{column}, or the field workspace, and not both")
+		return nil, at.Errorf("want workspaces, a pattern such as repos/{column}, or the field workspace, and not both")
 	}
 	if workspaces.Value != "" {
 		p, err := parsePattern(at, workspaces)
@@ -114,7 +115,7 @@ func (s *rowSource) list(b *Benchmark) error {
 	name := b.path(s.file.Value)
 	f, err := os.Open(name)
 	if err != nil {
-		return s.at.errorf("cannot read the data file %.200q: %v", s.file.Value, reason(err))
+		return s.at.Errorf("cannot read the data file %.200q: %v", s.file.Value, reason(err))
 	}
 	b.opened = append(b.opened, f)
 	known := &columnCount{empty: map[string]int{}, unmapped: map[string]int{}}
@@ -131,7 +132,7 @@ func (s *rowSource) list(b *Benchmark) error {
 	if err != nil {
 		return errors.Join(append(bad, err)...)
 	}
-	b.files = append(b.files, sumFile{name, [32]byte(h.Sum(nil))})
+	b.files = append(b.files, seal.HashedFile{Host: name, SHA256: [32]byte(h.Sum(nil))})
 	known.report(b, name)
 	return errors.Join(bad...)
 }
@@ -142,14 +143,14 @@ func (s *rowSource) row(b *Benchmark, f io.ReaderAt, name string, line int, offs
 		return nil, err
 	}
 	if b.kept += len(text); b.kept <= maxKept {
-		return &entry{id: t.ID, at: value{file: name, line: line}, read: func() (*Task, error) { return t, nil }}, nil
+		return &entry{id: t.ID, at: seal.Value{File: name, Line: line}, read: func() (*seal.Task, error) { return t, nil }}, nil
 	}
 	id, length, sum := t.ID, len(text), sha256.Sum256(text)
-	at := value{file: name, line: line}
-	return &entry{id: id, at: at, read: func() (*Task, error) {
+	at := seal.Value{File: name, Line: line}
+	return &entry{id: id, at: at, read: func() (*seal.Task, error) {
 		text := make([]byte, length)
 		if _, err := f.ReadAt(text, offset); err != nil || sha256.Sum256(text) != sum {
-			return nil, at.errorf("the data file changed while it was read; start again")
+			return nil, at.Errorf("the data file changed while it was read; start again")
 		}
 		return s.task(b, name, line, text, nil)
 	}}, nil
@@ -166,7 +167,7 @@ func eachRow(name string, r *bufio.Reader, visit func(line int, offset int64, te
 			part, err := r.ReadSlice('\n')
 			buf = append(buf, part...)
 			if len(buf) > MaxRow {
-				return value{file: name, line: line}.errorf("got a row of over %d bytes; split it, or name its files in a folder of tasks", MaxRow)
+				return seal.Value{File: name, Line: line}.Errorf("got a row of over %d bytes; split it, or name its files in a folder of tasks", MaxRow)
 			}
 			if err == nil {
 				break
@@ -187,20 +188,21 @@ func eachRow(name string, r *bufio.Reader, visit func(line int, offset int64, te
 }
 
 // task makes the task of one row.
-func (s *rowSource) task(b *Benchmark, name string, line int, text []byte, known *columnCount) (*Task, error) {
+func (s *rowSource) task(b *Benchmark, name string, line int, text []byte, known *columnCount) (*seal.Task, error) {
 	row, err := parseRow(name, line, text)
 	if err != nil {
 		return nil, err
 	}
-	t := &Task{File: name, given: []source{}, Benchmark: b.Name, Period: b.Period, Scope: defaultScope(), Channels: []contraband.Channel{},
-		dir: filepath.Dir(b.File), around: append(b.around(), name), data: s.binding(text)}
-	one := func(kind string) (Text, error) {
+	t := seal.NewRow(name, filepath.Dir(b.File), s.binding(text))
+	t.Benchmark, t.Period = b.Name, b.Period
+	t.Hide(append(b.around(), name)...)
+	one := func(kind string) (seal.Text, error) {
 		columns := s.fields.columns[kind]
 		if columns == nil {
-			return Text{}, nil
+			return seal.Text{}, nil
 		}
 		v, err := row.single(columns[0].Value)
-		return Text{Value: v, Item: columns[0].Value, Line: line}, err
+		return seal.Text{Value: v, Item: columns[0].Value, Line: line}, err
 	}
 	id, err := one(fieldID)
 	if err != nil {
@@ -221,23 +223,23 @@ func (s *rowSource) task(b *Benchmark, name string, line int, text []byte, known
 		return nil, err
 	}
 	if s.workspaces != nil {
-		t.Workspace = Text{Item: "workspaces", Line: line}
+		t.Workspace = seal.Text{Item: "workspaces", Line: line}
 		if t.Workspace.Value, err = s.workspaces.expand(row.single); err != nil {
 			return nil, err
 		}
-	} else if !inside(t.Workspace.Value) {
+	} else if !below(t.Workspace.Value) {
 		return nil, row.errorf(t.Workspace.Item, "got the workspace %.200q, want a clean path that stays below the folder of %s", t.Workspace.Value, b.File)
 	}
 	if err := s.lists(t, row, known); err != nil {
 		return nil, err
 	}
 	known.row(row, s.fields, s.workspaces)
-	return t, s.common.fill(t, stated{})
+	return t, s.common.Fill(t)
 }
 
 // lists reads the columns of the kinds that have several.
-func (s *rowSource) lists(t *Task, row *row, known *columnCount) error {
-	for kind, to := range map[string]*[]Text{fieldCanaries: &t.Canaries, fieldTokens: &t.Tokens, fieldSignals: &t.Signals, fieldCommands: &t.Commands} {
+func (s *rowSource) lists(t *seal.Task, row *row, known *columnCount) error {
+	for kind, to := range map[string]*[]seal.Text{fieldCanaries: &t.Canaries, fieldTokens: &t.Tokens, fieldSignals: &t.Signals, fieldCommands: &t.Commands} {
 		for _, column := range s.fields.columns[kind] {
 			list, err := row.several(column.Value)
 			if err != nil {
@@ -258,30 +260,13 @@ func (s *rowSource) lists(t *Task, row *row, known *columnCount) error {
 			}
 			known.emptyIf(len(list) == 0, column.Value)
 			for _, text := range list {
-				src := source{kind: k.kind, at: text, label: text.Item, content: []byte(text.Value), reading: new(reading)}
-				if src.patch, err = isPatch(src.content); err != nil {
-					return row.errorf(text.Item, "got what looks like a unified diff and is none: %v", err)
+				if err := t.Give(k.kind, text); err != nil {
+					return err
 				}
-				t.given = append(t.given, src)
 			}
 		}
 	}
 	return nil
-}
-
-// isPatch tells a unified diff from other text. A text with the lines of a diff
-// that cannot be read as one is an error: taken as plain text, its context would
-// be ground truth that the workspace holds.
-func isPatch(text []byte) (bool, error) {
-	meant := bytes.Contains(text, []byte("\n@@ -")) && bytes.Contains(text, []byte("\n+++ ")) || bytes.HasPrefix(text, []byte("@@ -")) || bytes.HasPrefix(text, []byte("diff --git "))
-	if !meant {
-		return false, nil
-	}
-	err := checkPatch(splitLines(text), func(byte, []byte) {})
-	if err != nil && !bytes.Contains(text, []byte("\n@@ -")) && !bytes.HasPrefix(text, []byte("@@ -")) {
-		return false, nil // a rename or a binary patch has no lines
-	}
-	return err == nil, err
 }
 
 // binding is what the commitment binds of a row: its bytes, and which column is

@@ -1,4 +1,4 @@
-package seal
+package benchmark
 
 import (
 	"errors"
@@ -11,28 +11,29 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/canon"
+	"github.com/cleanrun-dev/cleanrun/internal/fixture"
 )
 
 // Incidents that happened to published benchmarks, rebuilt with invented
 // content. Each list of tasks has one that is sound, as control.
 
 // repoAt makes a git repository of a workspace that exists.
-func repoAt(t *testing.T, dir string) *repo {
+func repoAt(t *testing.T, dir string) *fixture.Repo {
 	t.Helper()
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("no git here, which searches histories:", err)
 	}
-	r := &repo{t: t, dir: dir}
-	r.git("init", "-q", "-b", "main")
-	r.git("add", "-A")
-	r.git("commit", "-q", "-m", "base")
+	r := &fixture.Repo{T: t, Dir: dir}
+	r.Git("init", "-q", "-b", "main")
+	r.Git("add", "-A")
+	r.Git("commit", "-q", "-m", "base")
 	return r
 }
 
 // badTasks seals and returns which tasks are bad, and how.
 func badTasks(t *testing.T, b *Benchmark) (got []string, text string) {
 	t.Helper()
-	_, err := b.Seal(SealOptions{Key: benchKey(t, b), Random: strings.NewReader(prose(7, 20000)), Dir: t.TempDir()})
+	_, err := b.Seal(Options{Key: benchKey(t, b), Random: strings.NewReader(prose(7, 20000)), Dir: t.TempDir()})
 	var bad *BadTasksError
 	if !errors.As(err, &bad) {
 		t.Fatalf("got %v, want bad tasks", err)
@@ -48,40 +49,40 @@ func badTasks(t *testing.T, b *Benchmark) (got []string, text string) {
 // has the fix (git log --all, git show hash:path).
 func TestIncident01_HistoryHoldsTheFix(t *testing.T) {
 	dir := folderOfTasks(t, 7)
-	hide := map[string]func(r *repo, fix string){
-		"ta": func(r *repo, fix string) { // a branch that is not checked out
-			r.git("checkout", "-q", "-b", "upstream")
-			r.commit("main.py", fix)
-			r.git("checkout", "-q", "main")
+	hide := map[string]func(r *fixture.Repo, fix string){
+		"ta": func(r *fixture.Repo, fix string) { // a branch that is not checked out
+			r.Git("checkout", "-q", "-b", "upstream")
+			r.Commit("main.py", fix)
+			r.Git("checkout", "-q", "main")
 		},
-		"tb": func(r *repo, fix string) { // a tag
-			r.commit("main.py", fix)
-			r.git("tag", "v2")
-			r.git("reset", "-q", "--hard", "HEAD~1")
+		"tb": func(r *fixture.Repo, fix string) { // a tag
+			r.Commit("main.py", fix)
+			r.Git("tag", "v2")
+			r.Git("reset", "-q", "--hard", "HEAD~1")
 		},
-		"tc": func(r *repo, fix string) { // the stash
-			if err := os.WriteFile(filepath.Join(r.dir, "main.py"), []byte(fix), 0o644); err != nil {
+		"tc": func(r *fixture.Repo, fix string) { // the stash
+			if err := os.WriteFile(filepath.Join(r.Dir, "main.py"), []byte(fix), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			r.git("stash", "-q")
+			r.Git("stash", "-q")
 		},
-		"td": func(r *repo, fix string) { // the reflog alone
-			r.commit("main.py", fix)
-			r.git("reset", "-q", "--hard", "HEAD~1")
+		"td": func(r *fixture.Repo, fix string) { // the reflog alone
+			r.Commit("main.py", fix)
+			r.Git("reset", "-q", "--hard", "HEAD~1")
 		},
-		"te": func(r *repo, fix string) { // no reference at all, a loose object
-			r.commit("main.py", fix)
-			r.git("reset", "-q", "--hard", "HEAD~1")
-			r.git("reflog", "expire", "--expire=now", "--all")
+		"te": func(r *fixture.Repo, fix string) { // no reference at all, a loose object
+			r.Commit("main.py", fix)
+			r.Git("reset", "-q", "--hard", "HEAD~1")
+			r.Git("reflog", "expire", "--expire=now", "--all")
 		},
-		"tf": func(r *repo, fix string) { // the message of a commit on a remote's branch
-			r.git("checkout", "-q", "-b", "x")
-			r.git("commit", "-q", "--allow-empty", "-m", fix)
-			r.git("update-ref", "refs/remotes/origin/main", "HEAD")
-			r.git("checkout", "-q", "main")
-			r.git("branch", "-q", "-D", "x")
+		"tf": func(r *fixture.Repo, fix string) { // the message of a commit on a remote's branch
+			r.Git("checkout", "-q", "-b", "x")
+			r.Git("commit", "-q", "--allow-empty", "-m", fix)
+			r.Git("update-ref", "refs/remotes/origin/main", "HEAD")
+			r.Git("checkout", "-q", "main")
+			r.Git("branch", "-q", "-D", "x")
 		},
-		"tg": func(r *repo, fix string) { r.commit("other.py", prose(4711, 20)) }, // a history without it
+		"tg": func(r *fixture.Repo, fix string) { r.Commit("other.py", prose(4711, 20)) }, // a history without it
 	}
 	for name, f := range hide {
 		base := filepath.Join(dir, "tasks", name)
@@ -94,7 +95,7 @@ func TestIncident01_HistoryHoldsTheFix(t *testing.T) {
 		if name == "te" {
 			continue
 		}
-		r.git("repack", "-q", "-a", "-d", "-k")
+		r.Git("repack", "-q", "-a", "-d", "-k")
 	}
 	got, text := badTasks(t, loadBenchmark(t, dir))
 	want := []string{"task-a leak", "task-b leak", "task-c leak", "task-d leak", "task-e leak", "task-f leak"}
@@ -114,7 +115,7 @@ func TestIncident02_DeletedImplementation(t *testing.T) {
 	}
 	put(t, base, map[string]string{"ws/lib.py": string(fix)})
 	r := repoAt(t, filepath.Join(base, "ws"))
-	r.commit("lib.py", "")
+	r.Commit("lib.py", "")
 	got, text := badTasks(t, loadBenchmark(t, dir))
 	if !slices.Equal(got, []string{"task-a leak"}) || !strings.Contains(text, "a whole object of solution/fix.py") {
 		t.Errorf("got %q\n%s", got, text)

@@ -1,10 +1,16 @@
-package seal
+// Package benchmark seals many tasks at once and reads such a seal
+// (spec/benchmark.md): it lists the tasks of a benchmark.yaml, which may be rows
+// of a data file, folders or tasks in Harbor's format, finds what they give away of each
+// other, puts their sets under one root, and rebuilds a seal from its data.
+// What is sealed of one task, and its limits, are package seal's.
+package benchmark
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +18,7 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/receipt"
+	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
 // A Benchmark is a benchmark.yaml with the list of its tasks (spec/benchmark.md).
@@ -28,8 +35,8 @@ type Benchmark struct {
 	entries []*entry
 	byID    map[string]*entry
 	opened  []io.Closer
-	files   []sumFile // data files
-	kept    int       // bytes of rows that are held in memory
+	files   []seal.HashedFile // data files
+	kept    int               // bytes of rows that are held in memory
 }
 
 // Overlap says what a task does that holds another task's answer.
@@ -45,23 +52,17 @@ const (
 // An entry is one task of the list.
 type entry struct {
 	id   string
-	at   value // where the task stands, for errors
-	read func() (*Task, error)
-}
-
-// common are the keys that benchmark.yaml gives to all tasks, or to those of one
-// source, that do not state them.
-type common struct {
-	setup, grade, scope, channels *value
+	at   seal.Value // where the task stands, for errors
+	read func() (*seal.Task, error)
 }
 
 // maxBenchmarkTasks is what one seal can hold.
 const maxBenchmarkTasks = contraband.MaxTasks
 
-// LoadBenchmark reads a benchmark.yaml and lists its tasks. It reads each task's
+// Load reads a benchmark.yaml and lists its tasks. It reads each task's
 // own file or row once, and neither workspaces nor files of ground truth. The
-// error is a *TaskError, or several joined.
-func LoadBenchmark(file string) (*Benchmark, error) {
+// error is a *seal.TaskError, or several joined.
+func Load(file string) (*Benchmark, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -85,19 +86,19 @@ func LoadBenchmark(file string) (*Benchmark, error) {
 	return b, nil
 }
 
-// IsBenchmark tells a benchmark.yaml from a task file: it has the key tasks. A
+// Is tells a benchmark.yaml from a task file: it has the key tasks. A
 // file that is neither is taken for a task file, whose reader says what is wrong.
-func IsBenchmark(file string) (bool, error) {
+func Is(file string) (bool, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return false, err
 	}
-	root, err := parseYAML(file, data)
+	root, err := seal.ParseYAML(file, data)
 	if err != nil {
 		return false, nil
 	}
 	has := false
-	err = root.mapping(func(key string, v value) (bool, error) {
+	err = root.Mapping(func(key string, v seal.Value) (bool, error) {
 		has = has || key == "tasks"
 		return true, nil
 	})
@@ -118,28 +119,28 @@ func (b *Benchmark) Close() error {
 // test guesses about the other.
 func (b *Benchmark) index() error {
 	if len(b.entries) == 0 {
-		return &TaskError{File: b.File, Item: "tasks", Problem: "got no task, want at least one"}
+		return &seal.TaskError{File: b.File, Item: "tasks", Problem: "got no task, want at least one"}
 	}
 	if len(b.entries) > maxBenchmarkTasks {
-		return &TaskError{File: b.File, Item: "tasks", Problem: fmt.Sprintf("got %d tasks, want at most %d", len(b.entries), maxBenchmarkTasks)}
+		return &seal.TaskError{File: b.File, Item: "tasks", Problem: fmt.Sprintf("got %d tasks, want at most %d", len(b.entries), maxBenchmarkTasks)}
 	}
 	slices.SortStableFunc(b.entries, func(x, y *entry) int { return cmp.Compare(x.id, y.id) })
 	b.byID = map[string]*entry{}
 	var bad []error
 	for _, e := range b.entries {
 		if old := b.byID[e.id]; old != nil {
-			bad = append(bad, e.at.errorf("got the task %.200q again, first at %s; two tasks of one name would share a key", e.id, place(old.at)))
+			bad = append(bad, e.at.Errorf("got the task %.200q again, first at %s; two tasks of one name would share a key", e.id, place(old.at)))
 		}
 		b.byID[e.id] = e
 	}
 	return errors.Join(bad...)
 }
 
-func place(v value) string {
-	if v.line > 0 {
-		return fmt.Sprintf("%s:%d", v.file, v.line)
+func place(v seal.Value) string {
+	if v.Line > 0 {
+		return fmt.Sprintf("%s:%d", v.File, v.Line)
 	}
-	return v.file
+	return v.File
 }
 
 // IDs are the names of all tasks, ascending.
@@ -151,13 +152,13 @@ func (b *Benchmark) IDs() []string {
 	return ids
 }
 
-// Task reads one task: what a run needs of it (PromptText, WorkspacePath,
+// seal.Task reads one task: what a run needs of it (PromptText, WorkspacePath,
 // Hidden, StageTests, Phases), and with Load its ground truth. It may be called
 // from several goroutines.
-func (b *Benchmark) Task(id string) (*Task, error) {
+func (b *Benchmark) Task(id string) (*seal.Task, error) {
 	e := b.byID[id]
 	if e == nil {
-		return nil, &TaskError{File: b.File, Item: "tasks", Problem: fmt.Sprintf("got the task %.200q, want one of the %d of this benchmark%s", id, len(b.entries), b.near(id))}
+		return nil, &seal.TaskError{File: b.File, Item: "tasks", Problem: fmt.Sprintf("got the task %.200q, want one of the %d of this benchmark%s", id, len(b.entries), b.near(id))}
 	}
 	return e.read()
 }
@@ -184,6 +185,18 @@ func (b *Benchmark) path(name string) string {
 	return filepath.Join(filepath.Dir(b.File), filepath.FromSlash(name))
 }
 
+// below tells whether a name from the data is a clean path below its folder.
+func below(name string) bool { return name != "." && fs.ValidPath(name) }
+
+// reason drops the path, which the message has already.
+func reason(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
 // A taskSource is one entry of tasks: it adds its tasks to a benchmark.
 type taskSource interface {
 	list(b *Benchmark) error
@@ -192,32 +205,32 @@ type taskSource interface {
 // parseBenchmark reads a benchmark.yaml strictly and nothing that it names. The
 // error is a *TaskError.
 func parseBenchmark(file string, data []byte) (*Benchmark, []taskSource, error) {
-	root, err := parseYAML(file, data)
+	root, err := seal.ParseYAML(file, data)
 	if err != nil {
 		return nil, nil, err
 	}
 	b := &Benchmark{File: file, data: data}
-	var all common
-	var list []value
-	err = root.mapping(func(key string, v value) (known bool, err error) {
+	var all seal.Defaults
+	var list []seal.Value
+	err = root.Mapping(func(key string, v seal.Value) (known bool, err error) {
 		switch key {
 		case "benchmark":
-			b.Name, err = v.name()
+			b.Name, err = v.Name()
 		case "period":
-			b.Period, err = v.name()
+			b.Period, err = v.Name()
 		case "revision":
-			b.Revision, err = v.name()
+			b.Revision, err = v.Name()
 		case "overlap":
 			var i int
-			i, err = v.word("refuse", "report")
+			i, err = v.Word("refuse", "report")
 			b.Overlap = Overlap(i)
 		case "tasks":
-			err = v.sequence(func(v value) error {
+			err = v.Sequence(func(v seal.Value) error {
 				list = append(list, v)
 				return nil
 			})
 		default:
-			return all.take(key, v)
+			return all.Take(key, v)
 		}
 		return true, err
 	})
@@ -225,14 +238,14 @@ func parseBenchmark(file string, data []byte) (*Benchmark, []taskSource, error) 
 		return nil, nil, err
 	}
 	if b.Name == "" || len(list) == 0 {
-		return nil, nil, root.errorf("want benchmark, the name, and tasks, where they are")
+		return nil, nil, root.Errorf("want benchmark, the name, and tasks, where they are")
 	}
 	if len(b.Name) > receipt.MaxSubject {
-		return nil, nil, root.errorf("got a benchmark name of %d bytes, want at most %d: it is the sub claim of the seal", len(b.Name), receipt.MaxSubject)
+		return nil, nil, root.Errorf("got a benchmark name of %d bytes, want at most %d: it is the sub claim of the seal", len(b.Name), receipt.MaxSubject)
 	}
 	var sources []taskSource
 	for _, v := range list {
-		s, err := v.taskSource(all)
+		s, err := newSource(v, all)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -241,76 +254,26 @@ func parseBenchmark(file string, data []byte) (*Benchmark, []taskSource, error) 
 	return b, sources, nil
 }
 
-// take keeps a key of common, checked, to be read again for each task.
-func (c *common) take(key string, v value) (known bool, err error) {
-	scratch := new(Task)
-	switch key {
-	case "setup":
-		c.setup = &v
-	case "grade":
-		c.grade = &v
-	case "scope":
-		c.scope = &v
-	case "channels":
-		c.channels = &v
-	default:
-		return false, nil
-	}
-	return true, c.fill(scratch, stated{})
-}
-
-// stated tells which of the common keys a task states itself.
-type stated struct{ setup, grade, scope, channels bool }
-
-// fill gives t what it does not state.
-func (c *common) fill(t *Task, has stated) (err error) {
-	at := value{file: t.File}
-	if c.setup != nil && !has.setup {
-		if t.Phases, err = c.setup.setup(t.Phases); err != nil {
-			return err
-		}
-		at = *c.setup
-	}
-	if c.grade != nil && !has.grade {
-		if t.Phases, err = c.grade.grade(t.Phases); err != nil {
-			return err
-		}
-		at = *c.grade
-	}
-	if c.scope != nil && !has.scope {
-		t.Scope = defaultScope()
-		if err = c.scope.scope(&t.Scope); err != nil {
-			return err
-		}
-	}
-	if c.channels != nil && !has.channels {
-		if t.Channels, err = c.channels.channels(); err != nil {
-			return err
-		}
-	}
-	return t.finishPhases(at)
-}
-
-// taskSource reads one entry of tasks.
-func (v value) taskSource(all common) (taskSource, error) {
+// newSource reads one entry of tasks.
+func newSource(v seal.Value, all seal.Defaults) (taskSource, error) {
 	own := all
-	var folder, jsonl, harbor Text
+	var folder, jsonl, harbor seal.Text
 	var fields *fieldMap
-	var workspaces Text
-	err := v.mapping(func(key string, v value) (known bool, err error) {
+	var workspaces seal.Text
+	err := v.Mapping(func(key string, v seal.Value) (known bool, err error) {
 		switch key {
 		case "folder":
-			folder, err = v.located()
+			folder, err = v.Located()
 		case "jsonl":
-			jsonl, err = v.located()
+			jsonl, err = v.Located()
 		case "harbor":
-			harbor, err = v.located()
+			harbor, err = v.Located()
 		case "fields":
-			fields, err = v.fieldMap()
+			fields, err = newFieldMap(v)
 		case "workspaces":
-			workspaces, err = v.located()
+			workspaces, err = v.Located()
 		default:
-			return own.take(key, v)
+			return own.Take(key, v)
 		}
 		return true, err
 	})
@@ -318,22 +281,22 @@ func (v value) taskSource(all common) (taskSource, error) {
 		return nil, err
 	}
 	n := 0
-	for _, t := range []Text{folder, jsonl, harbor} {
+	for _, t := range []seal.Text{folder, jsonl, harbor} {
 		if t.Value != "" {
 			n++
 		}
 	}
 	switch {
 	case n != 1:
-		return nil, v.errorf("got %d of folder, jsonl and harbor, want one", n)
+		return nil, v.Errorf("got %d of folder, jsonl and harbor, want one", n)
 	case jsonl.Value != "":
 		return newRows(v, jsonl, fields, workspaces, own)
 	case fields != nil:
-		return nil, v.errorf("got fields without jsonl: they name its columns")
+		return nil, v.Errorf("got fields without jsonl: they name its columns")
 	case harbor.Value != "":
 		return newHarbor(v, harbor, workspaces, own)
 	case workspaces.Value != "":
-		return nil, v.errorf("got workspaces beside folder: each task file names its own")
+		return nil, v.Errorf("got workspaces beside folder: each task file names its own")
 	}
 	return &folderSource{at: v, folder: folder, common: own}, nil
 }

@@ -1,4 +1,4 @@
-package seal
+package benchmark
 
 import (
 	"bufio"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/fixture"
+	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
 func TestRowsGiveTasks(t *testing.T) {
@@ -56,14 +57,16 @@ func TestRowsGiveTasks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	patches := 0
-	for _, s := range m.sources {
-		if s.patch {
-			patches++
-		}
+	set, _, err := seal.Build(m, auditKey(t), prose(8, 120))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if patches != 2 || len(m.sources) != 4 {
-		t.Errorf("got %d patches of %d sources", patches, len(m.sources))
+	sources := map[contraband.Kind]uint32{}
+	for _, c := range set.Sources {
+		sources[c.Kind] = c.N
+	}
+	if sources[contraband.KindReference] != 2 || sources[contraband.KindTest] != 2 {
+		t.Errorf("got sources %v, want two of reference and two of tests", sources)
 	}
 }
 
@@ -142,11 +145,11 @@ func TestBenchmarkErrors(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		put(t, dir, map[string]string{"benchmark.yaml": c.yaml, "d.jsonl": c.rows, "ws/a": "a", "sub/x": ""})
-		b, err := LoadBenchmark(filepath.Join(dir, "benchmark.yaml"))
+		b, err := Load(filepath.Join(dir, "benchmark.yaml"))
 		if err == nil {
 			b.Close()
 		}
-		var bad *TaskError
+		var bad *seal.TaskError
 		if err == nil || !errors.As(err, &bad) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
@@ -278,7 +281,7 @@ func TestHarbor(t *testing.T) {
 		if c.content != "" {
 			put(t, filepath.Join(dir, "tasks", "q"), map[string]string{c.file: c.content})
 		}
-		if _, err := LoadBenchmark(filepath.Join(dir, "benchmark.yaml")); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Load(filepath.Join(dir, "benchmark.yaml")); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 	}
@@ -294,7 +297,7 @@ func TestCommonKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, dir, map[string]string{"tasks/tb/task.yaml": string(own) + "grade:\n  command: true\n  tests: /t\nscope: {workspace: write}\n"})
-	if _, err := LoadBenchmark(filepath.Join(dir, "benchmark.yaml")); err == nil || !strings.Contains(err.Error(), "grade.command: got true or false, want a string") {
+	if _, err := Load(filepath.Join(dir, "benchmark.yaml")); err == nil || !strings.Contains(err.Error(), "grade.command: got true or false, want a string") {
 		t.Errorf("got %v", err)
 	}
 	put(t, dir, map[string]string{"tasks/tb/task.yaml": string(own) + "grade:\n  command: 'true'\n  tests: /t\nscope: {workspace: write}\n"})
@@ -311,7 +314,7 @@ func TestCommonKeys(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	put(t, dir, map[string]string{"benchmark.yaml": "benchmark: another\ntasks:\n  - folder: tasks\n"})
-	if _, err := LoadBenchmark(filepath.Join(dir, "benchmark.yaml")); err == nil || strings.Count(err.Error(), `got benchmark "bench-1"`) != 2 {
+	if _, err := Load(filepath.Join(dir, "benchmark.yaml")); err == nil || strings.Count(err.Error(), `got benchmark "bench-1"`) != 2 {
 		t.Errorf("got %v, want both tasks named", err)
 	}
 }
@@ -340,9 +343,9 @@ func FuzzBenchmark(f *testing.F) {
 	f.Add([]byte("benchmark: b\nsetup: [a]\ngrade: {command: x, reward: file}\ntasks:\n  - harbor: x\n    workspaces: 'a/{id}'\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b, sources, err := parseBenchmark("benchmark.yaml", data)
-		var bad *TaskError
+		var bad *seal.TaskError
 		if err != nil && !errors.As(err, &bad) {
-			t.Fatalf("got %T, want a *TaskError", err)
+			t.Fatalf("got %T, want a *seal.TaskError", err)
 		}
 		if err == nil && (b.Name == "" || len(sources) == 0) {
 			t.Fatal("accepted without name or tasks")
@@ -355,10 +358,10 @@ func FuzzRow(f *testing.F) {
 	f.Add([]byte(`{"a":{"b":[1,2,{}]},"c":1e9}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := parseRow("f", 1, data)
-		var bad *TaskError
+		var bad *seal.TaskError
 		if err != nil {
 			if !errors.As(err, &bad) {
-				t.Fatalf("got %T, want a *TaskError", err)
+				t.Fatalf("got %T, want a *seal.TaskError", err)
 			}
 			return
 		}
@@ -368,7 +371,7 @@ func FuzzRow(f *testing.F) {
 				t.Fatal("an empty text is accepted")
 			}
 			if _, err := r.several(n); err != nil && !errors.As(err, &bad) {
-				t.Fatalf("got %T, want a *TaskError", err)
+				t.Fatalf("got %T, want a *seal.TaskError", err)
 			}
 		}
 	})

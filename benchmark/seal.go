@@ -1,9 +1,8 @@
-package seal
+package benchmark
 
 import (
 	"bufio"
 	"cmp"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -19,10 +18,11 @@ import (
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/merkle"
 	"github.com/cleanrun-dev/cleanrun/receipt"
+	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
-// SealOptions say how a whole benchmark is sealed.
-type SealOptions struct {
+// Options say how a whole benchmark is sealed.
+type Options struct {
 	Key      contraband.BenchmarkKey
 	Public   bool                     // publish Key in the head; the benchmark needs a revision
 	SkipWeak bool                     // leave bad tasks out and count them
@@ -74,7 +74,7 @@ func countTasks(list []Problem) int {
 
 // A TaskSeal is what sealing found out about one task.
 type TaskSeal struct {
-	Summary
+	seal.Summary
 	Size int // bytes of the set
 }
 
@@ -95,9 +95,9 @@ type spooled struct {
 
 // Seal seals all tasks. The error is a *BadTasksError if some cannot be sealed
 // well and SkipWeak does not leave them out. Close frees what the result holds.
-func (b *Benchmark) Seal(o SealOptions) (*Built, error) {
+func (b *Benchmark) Seal(o Options) (*Built, error) {
 	if o.Public && b.Revision == "" {
-		return nil, &TaskError{File: b.File, Item: "revision", Problem: "missing; a public key is bound to the revision of the data"}
+		return nil, &seal.TaskError{File: b.File, Item: "revision", Problem: "missing; a public key is bound to the revision of the data"}
 	}
 	w := &sealing{b: b, o: o, names: b.IDs(), sets: make([]*sealedTask, len(b.entries)), data: newDataList(b), warnings: slices.Clone(b.Warnings)}
 	spool, err := os.CreateTemp(o.Dir, ".cleanrun-sets-*")
@@ -117,7 +117,7 @@ func removeSpool(f *os.File) error { return errors.Join(f.Close(), os.Remove(f.N
 // sealing is the state that the workers share.
 type sealing struct {
 	b     *Benchmark
-	o     SealOptions
+	o     Options
 	names []string
 	data  *dataList
 	done  atomic.Uint64
@@ -143,11 +143,11 @@ func (w *sealing) all() (*Built, error) {
 		shared = newOverlaps(w.o.Key)
 		total *= 2
 		w.each(total, func() func(i int) error {
-			f, mem := shared.base.Clone(), new(scratch)
+			f, mem := shared.base.Clone(), new(seal.Builder)
 			return func(i int) error {
 				// What fails here fails again below, where it is reported.
 				if t, err := w.b.entries[i].read(); err == nil {
-					if m, err := t.loadSources(); err == nil {
+					if m, err := t.LoadSources(); err == nil {
 						_ = shared.add(i, m, f, mem)
 					}
 				}
@@ -157,7 +157,7 @@ func (w *sealing) all() (*Built, error) {
 		shared.freeze()
 	}
 	w.each(total, func() func(i int) error {
-		h, mem := shared.holder(), new(scratch)
+		h, mem := shared.holder(), new(seal.Builder)
 		return func(i int) error { return w.one(i, h.of(i), mem) }
 	})
 	if w.fatal != nil {
@@ -206,7 +206,7 @@ func (w *sealing) each(total uint64, worker func() func(i int) error) {
 }
 
 // one seals one task. An error is not about the task.
-func (w *sealing) one(i int, h *holder, mem *scratch) error {
+func (w *sealing) one(i int, h *holder, mem *seal.Builder) error {
 	e := w.b.entries[i]
 	bad := func(kind, at, reason string) {
 		w.mu.Lock()
@@ -214,13 +214,13 @@ func (w *sealing) one(i int, h *holder, mem *scratch) error {
 		w.problems = append(w.problems, Problem{Task: e.id, Place: cmp.Or(at, place(e.at)), Kind: kind, Reason: reason})
 	}
 	failed := func(err error) error {
-		var task *TaskError
-		var leak *LeakError
+		var task *seal.TaskError
+		var leak *seal.LeakError
 		switch {
 		case errors.As(err, &leak):
 			bad("leak", "", err.Error())
 		case errors.As(err, &task):
-			bad(problemData, place(value{file: task.File, line: task.Line}), strings.TrimPrefix(task.Item+": "+task.Problem, ": "))
+			bad(problemData, place(seal.Value{File: task.File, Line: task.Line}), strings.TrimPrefix(task.Item+": "+task.Problem, ": "))
 		default:
 			bad(problemData, "", err.Error())
 		}
@@ -239,7 +239,7 @@ func (w *sealing) one(i int, h *holder, mem *scratch) error {
 	if err != nil {
 		return err
 	}
-	_, payload, sum, err := sealTask(m, w.o.Key, control, h, mem)
+	_, payload, sum, err := mem.Build(m, w.o.Key, control, h)
 	if err != nil {
 		return failed(err)
 	}
@@ -272,7 +272,7 @@ func (w *sealing) one(i int, h *holder, mem *scratch) error {
 func (w *sealing) control() (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return NewControl(w.o.Random)
+	return seal.NewControl(w.o.Random)
 }
 
 // judge turns what tasks give away of each other into problems or warnings.
@@ -355,11 +355,3 @@ func (b *Built) Write(to io.Writer, signed []byte) error {
 
 // Close removes the sets that wait on disk.
 func (b *Built) Close() error { return removeSpool(b.spool) }
-
-// sumFile is a file of ground truth that was read.
-type sumFile struct {
-	host string
-	sum  [32]byte
-}
-
-func fileSum(host string, content []byte) sumFile { return sumFile{host, sha256.Sum256(content)} }

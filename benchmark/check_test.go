@@ -1,6 +1,8 @@
-package seal
+package benchmark
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/rand"
 	"os"
 	"path/filepath"
@@ -17,7 +19,7 @@ import (
 
 // forge seals a benchmark, lets change replace sets, and signs the result: what
 // an owner could publish, since nobody sees into a set.
-func forge(t *testing.T, b *Benchmark, o SealOptions, change func(id string, s *contraband.Set), head func(*contraband.Head)) string {
+func forge(t *testing.T, b *Benchmark, o Options, change func(id string, s *contraband.Set), head func(*contraband.Head)) string {
 	t.Helper()
 	built, err := b.Seal(o)
 	if err != nil {
@@ -58,15 +60,15 @@ func forge(t *testing.T, b *Benchmark, o SealOptions, change func(id string, s *
 // difference is the only one that Check finds.
 func difference(t *testing.T, b *Benchmark, file string, key contraband.BenchmarkKey) []Difference {
 	t.Helper()
-	c, err := b.Check(openSealed(t, file), key, SealOptions{})
+	c, err := b.Check(openSealed(t, file), key, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c.Differences
 }
 
-func publicOptions(t *testing.T, b *Benchmark) SealOptions {
-	return SealOptions{Key: benchKey(t, b), Public: true, Random: rand.Reader, Dir: t.TempDir()}
+func publicOptions(t *testing.T, b *Benchmark) Options {
+	return Options{Key: benchKey(t, b), Public: true, Random: rand.Reader, Dir: t.TempDir()}
 }
 
 // TestRT17_SetOfPaddingOnly: the owner seals dummies. Padding hides that from
@@ -87,9 +89,17 @@ func TestRT17_SetOfPaddingOnly(t *testing.T) {
 		}
 		for i := range s.Groups {
 			g := &s.Groups[i]
-			g.Items = new(scratch).pad(key.Padding(), "nothing "+string(rune('a'+i)), nil, len(g.Items)/32)
+			dummies := make([][]byte, len(g.Items)/32)
+			for j := range dummies {
+				d := key.Dummy("nothing "+string(rune('a'+i)), uint32(j))
+				dummies[j] = d[:]
+			}
+			slices.SortFunc(dummies, bytes.Compare)
+			g.Items = bytes.Join(dummies, nil)
 		}
-		slices.SortFunc(s.Groups, compareGroups)
+		slices.SortFunc(s.Groups, func(a, b contraband.Group) int {
+			return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Class, b.Class), bytes.Compare(a.Items, b.Items))
+		})
 	}, nil)
 	d := difference(t, b, file, benchKey(t, b))
 	if len(d) != 1 || d[0].Task != rows[1].ID || d[0].Field != "groups" || !strings.Contains(d[0].Got, "digests are none of the data's") {

@@ -1,4 +1,4 @@
-package seal
+package benchmark
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/fixture"
 	"github.com/cleanrun-dev/cleanrun/receipt"
+	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
 // naiveRoot is RFC 9162, section 2.1.1, as it is written there.
@@ -71,7 +72,7 @@ func TestSealFiveHundredRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		alone, _, err := Build(m, auditKey(t), set.Control)
+		alone, _, err := seal.Build(m, auditKey(t), set.Control)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +104,7 @@ func TestSealFiveHundredRows(t *testing.T) {
 		}
 	}
 	// The same data is what the seal says; nothing else is.
-	c, err := b.Check(s, benchKey(t, b), SealOptions{})
+	c, err := b.Check(s, benchKey(t, b), Options{})
 	if err != nil || c.Tasks != n || len(c.Differences) > 0 || len(c.Left) > 0 {
 		t.Errorf("check: got %+v, %v", c, err)
 	}
@@ -155,7 +156,7 @@ func TestBadTasksAreNamed(t *testing.T) {
 		"te/solution/fix.py": read("td/solution/fix.py"),    // has another's answer
 	})
 	b := loadBenchmark(t, dir)
-	o := SealOptions{Key: benchKey(t, b), Random: strings.NewReader(prose(7, 2000)), Dir: t.TempDir()}
+	o := Options{Key: benchKey(t, b), Random: strings.NewReader(prose(7, 2000)), Dir: t.TempDir()}
 	_, err := b.Seal(o)
 	var bad *BadTasksError
 	if !errors.As(err, &bad) {
@@ -180,7 +181,7 @@ func TestBadTasksAreNamed(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(o.Dir, "*")); len(left) > 0 {
 		t.Errorf("got %q, want nothing left behind", left)
 	}
-	file, built := sealAll(t, b, func(o *SealOptions) { o.SkipWeak = true })
+	file, built := sealAll(t, b, func(o *Options) { o.SkipWeak = true })
 	if got := openSealed(t, file).Tasks(); !slices.Equal(got, []string{"task-d", "task-f"}) || built.Head.Weak != 4 {
 		t.Errorf("got %q, weak %d", got, built.Head.Weak)
 	}
@@ -207,7 +208,7 @@ func TestOverlapReport(t *testing.T) {
 	put(t, filepath.Join(dir, "tasks"), map[string]string{"tb/ws/main.py": prose(50, 20) + string(fix), "tc/ws/main.py": prose(50, 20) + string(fix)})
 	b := loadBenchmark(t, dir)
 	var bad *BadTasksError
-	if _, err := b.Seal(SealOptions{Key: benchKey(t, b), Random: strings.NewReader(prose(7, 1000)), Dir: t.TempDir()}); !errors.As(err, &bad) || len(bad.Problems) != 2 {
+	if _, err := b.Seal(Options{Key: benchKey(t, b), Random: strings.NewReader(prose(7, 1000)), Dir: t.TempDir()}); !errors.As(err, &bad) || len(bad.Problems) != 2 {
 		t.Fatalf("got %v, want two overlaps", err)
 	}
 	put(t, dir, map[string]string{"benchmark.yaml": "benchmark: bench-1\noverlap: report\ntasks:\n  - folder: tasks\n"})
@@ -238,7 +239,7 @@ func TestOverlapOfWhatIsGiven(t *testing.T) {
 			}
 			put(t, base, map[string]string{"solution/fix.py": strings.Join(lines, "")})
 		}
-		built, err := loadBenchmark(t, dir).Seal(SealOptions{Key: auditKey(t).Benchmark("bench-1", ""), Random: strings.NewReader(prose(7, 1000)), Dir: t.TempDir()})
+		built, err := loadBenchmark(t, dir).Seal(Options{Key: auditKey(t).Benchmark("bench-1", ""), Random: strings.NewReader(prose(7, 1000)), Dir: t.TempDir()})
 		var bad *BadTasksError
 		switch {
 		case given && (err != nil || built.Tasks[0].Allowed == 0):

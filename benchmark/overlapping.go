@@ -1,4 +1,4 @@
-package seal
+package benchmark
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
 // firstOwners bounds the pairs of tasks that are compared for one item: what
@@ -44,7 +45,7 @@ func (o *overlaps) findings(names []string) (given, same []overlap, warnings []s
 			if class, limit, ok := pile.over(met[p]); ok {
 				others[pile.task] = true
 				if found == nil {
-					found = &OverlapError{Other: names[pile.task], Object: h.name, Source: pile.label, What: className[class], Hits: met[p][class], Threshold: limit}
+					found = &OverlapError{Other: names[pile.task], Object: h.name, Source: pile.label, What: seal.What(class), Hits: met[p][class], Threshold: limit}
 				}
 			}
 		}
@@ -127,7 +128,7 @@ func (o *overlaps) twins(names []string, own []bool) (same []overlap, warnings [
 		switch {
 		case !ok:
 		case pile.kind == contraband.KindReference:
-			same = append(same, overlap{pile.task, &OverlapError{Other: names[k.task], Source: pile.label, What: className[class], Hits: met[k][class], Threshold: limit}})
+			same = append(same, overlap{pile.task, &OverlapError{Other: names[k.task], Source: pile.label, What: seal.What(class), Hits: met[k][class], Threshold: limit}})
 		default:
 			if len(tests) == 0 {
 				example = k

@@ -1,4 +1,4 @@
-package seal
+package benchmark
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
 // maxColumns of a row.
@@ -24,7 +26,7 @@ type row struct {
 }
 
 func (r *row) errorf(column, format string, args ...any) error {
-	return &TaskError{File: r.file, Line: r.line, Item: column, Problem: fmt.Sprintf(format, args...)}
+	return &seal.TaskError{File: r.file, Line: r.line, Item: column, Problem: fmt.Sprintf(format, args...)}
 }
 
 // parseRow reads one line strictly: one object in UTF-8, each column once. The
@@ -94,7 +96,7 @@ func (r *row) missing(column string) error {
 
 // several returns the texts of a column that holds one text or a list of them.
 // null, an empty text and an empty list are none.
-func (r *row) several(column string) ([]Text, error) {
+func (r *row) several(column string) ([]seal.Text, error) {
 	raw, ok := r.values[column]
 	if !ok {
 		return nil, r.missing(column)
@@ -107,13 +109,13 @@ func (r *row) several(column string) ([]Text, error) {
 		if err != nil || strings.TrimSpace(s) == "" {
 			return nil, err
 		}
-		return []Text{{Value: s, Item: column, Line: r.line}}, nil
+		return []seal.Text{{Value: s, Item: column, Line: r.line}}, nil
 	}
 	var parts []json.RawMessage
 	if err := json.Unmarshal(raw, &parts); err != nil {
 		return nil, r.errorf(column, "got malformed JSON: %v", err)
 	}
-	var list []Text
+	var list []seal.Text
 	for i, p := range parts {
 		item := fmt.Sprintf("%s[%d]", column, i)
 		s, err := r.text(item, p)
@@ -123,7 +125,7 @@ func (r *row) several(column string) ([]Text, error) {
 		if strings.TrimSpace(s) == "" {
 			return nil, r.errorf(item, "got an empty text in a list")
 		}
-		list = append(list, Text{Value: s, Item: item, Line: r.line})
+		list = append(list, seal.Text{Value: s, Item: item, Line: r.line})
 	}
 	return list, nil
 }
@@ -204,17 +206,17 @@ func unit(raw []byte) (r rune) {
 
 // A pattern is a path with {column} in it, relative to benchmark.yaml.
 type pattern struct {
-	at    value
+	at    seal.Value
 	parts []string // text, column, text, ..., text
 }
 
-func parsePattern(at value, t Text) (*pattern, error) {
-	p := &pattern{at: value{file: at.file, item: t.Item, line: t.Line}}
+func parsePattern(at seal.Value, t seal.Text) (*pattern, error) {
+	p := &pattern{at: seal.Value{File: at.File, Item: t.Item, Line: t.Line}}
 	rest := t.Value
 	for {
 		text, after, found := strings.Cut(rest, "{")
 		if strings.Contains(text, "}") {
-			return nil, p.at.errorf("got %.200q, want text and {column}", t.Value)
+			return nil, p.at.Errorf("got %.200q, want text and {column}", t.Value)
 		}
 		p.parts = append(p.parts, text)
 		if !found {
@@ -222,7 +224,7 @@ func parsePattern(at value, t Text) (*pattern, error) {
 		}
 		column, more, closed := strings.Cut(after, "}")
 		if !closed || column == "" || strings.Contains(column, "{") {
-			return nil, p.at.errorf("got %.200q, want text and {column}", t.Value)
+			return nil, p.at.Errorf("got %.200q, want text and {column}", t.Value)
 		}
 		p.parts = append(p.parts, column)
 		rest = more
@@ -252,8 +254,8 @@ func (p *pattern) expand(column func(name string) (string, error)) (string, erro
 		}
 		b.WriteString(v)
 	}
-	if name := b.String(); inside(name) {
+	if name := b.String(); below(name) {
 		return name, nil
 	}
-	return "", p.at.errorf("got the workspace %.200q, want a clean path that stays below the folder of %s", b.String(), p.at.file)
+	return "", p.at.Errorf("got the workspace %.200q, want a clean path that stays below the folder of %s", b.String(), p.at.File)
 }

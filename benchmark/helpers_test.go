@@ -1,4 +1,4 @@
-package seal
+package benchmark
 
 import (
 	"bytes"
@@ -14,6 +14,17 @@ import (
 	"github.com/cleanrun-dev/cleanrun/internal/fixture"
 	"github.com/cleanrun-dev/cleanrun/receipt"
 )
+
+var prose = fixture.Prose
+
+func auditKey(t testing.TB) contraband.AuditKey {
+	t.Helper()
+	k, err := contraband.NewAuditKey([]byte("0123456789abcdefghijklmnopqrstuv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
 
 // owner signs heads in tests.
 type ownerKey struct {
@@ -48,7 +59,7 @@ func rowsFolder(t testing.TB, r fixture.Rows) (dir string, rows []fixture.Row) {
 
 func loadBenchmark(t testing.TB, dir string) *Benchmark {
 	t.Helper()
-	b, err := LoadBenchmark(filepath.Join(dir, "benchmark.yaml"))
+	b, err := Load(filepath.Join(dir, "benchmark.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,9 +72,9 @@ func benchKey(t testing.TB, b *Benchmark) contraband.BenchmarkKey {
 }
 
 // sealAll seals and signs a benchmark and returns the file's name.
-func sealAll(t testing.TB, b *Benchmark, change func(*SealOptions)) (string, *Built) {
+func sealAll(t testing.TB, b *Benchmark, change func(*Options)) (string, *Built) {
 	t.Helper()
-	o := SealOptions{Key: benchKey(t, b), Random: rand.Reader, Dir: t.TempDir()}
+	o := Options{Key: benchKey(t, b), Random: rand.Reader, Dir: t.TempDir()}
 	if change != nil {
 		change(&o)
 	}
