@@ -1,7 +1,7 @@
 // Package benchmark seals many tasks at once and reads such a seal
-// (spec/benchmark.md): it lists the tasks of a benchmark.yaml, which may be rows
-// of a data file, folders or tasks in Harbor's format, finds what they give away of each
-// other, puts their sets under one root, and rebuilds a seal from its data.
+// (spec/benchmark.md). It lists the tasks of a benchmark.yaml: rows of a data
+// file, folders, or tasks in Harbor's format. It finds what they give away of
+// each other, puts their sets under one root, and rebuilds a seal from its data.
 // What is sealed of one task, and its limits, are package seal's.
 package benchmark
 
@@ -56,12 +56,11 @@ type entry struct {
 	read func() (*seal.Task, error)
 }
 
-// maxBenchmarkTasks is what one seal can hold.
-const maxBenchmarkTasks = contraband.MaxTasks
+// maxTasks is what one seal can hold.
+const maxTasks = contraband.MaxTasks
 
-// Load reads a benchmark.yaml and lists its tasks. It reads each task's
-// own file or row once, and neither workspaces nor files of ground truth. The
-// error is a *seal.TaskError, or several joined.
+// Load reads a benchmark.yaml and lists its tasks. It reads each task's own file
+// or row once, and neither workspaces nor files of ground truth. The error is a *seal.TaskError, or several joined.
 func Load(file string) (*Benchmark, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -121,8 +120,8 @@ func (b *Benchmark) index() error {
 	if len(b.entries) == 0 {
 		return &seal.TaskError{File: b.File, Item: "tasks", Problem: "got no task, want at least one"}
 	}
-	if len(b.entries) > maxBenchmarkTasks {
-		return &seal.TaskError{File: b.File, Item: "tasks", Problem: fmt.Sprintf("got %d tasks, want at most %d", len(b.entries), maxBenchmarkTasks)}
+	if len(b.entries) > maxTasks {
+		return &seal.TaskError{File: b.File, Item: "tasks", Problem: fmt.Sprintf("got %d tasks, want at most %d", len(b.entries), maxTasks)}
 	}
 	slices.SortStableFunc(b.entries, func(x, y *entry) int { return cmp.Compare(x.id, y.id) })
 	b.byID = map[string]*entry{}
