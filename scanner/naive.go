@@ -157,6 +157,7 @@ func (n *naive) shingles(c string, class contraband.Class, k, w int, visit func(
 		ranks = append(ranks, uint32(r*n.mul>>32))
 	}
 	w = min(w, len(ranks))
+	last := -1
 	for i := 0; w > 0 && i+w <= len(ranks); i++ {
 		window := ranks[i : i+w]
 		low := slices.Min(window)
@@ -164,12 +165,20 @@ func (n *naive) shingles(c string, class contraband.Class, k, w int, visit func(
 		for window[at] != low {
 			at--
 		}
-		gram := c[i+at : i+at+k]
-		distinct := map[byte]bool{}
-		for _, b := range []byte(gram) {
-			distinct[b] = true
+		if i+at == last {
+			continue // the window before had the same
 		}
-		if len(distinct) >= 8 {
+		last = i + at
+		gram := c[last : last+k]
+		var seen [256]bool
+		distinct := 0
+		for _, b := range []byte(gram) {
+			if !seen[b] {
+				seen[b] = true
+				distinct++
+			}
+		}
+		if distinct >= 8 {
 			visit(item{class, gram})
 		}
 	}
