@@ -6,11 +6,14 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/compact"
 	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/internal/bucket"
 	"github.com/cleanrun-dev/cleanrun/internal/fixture"
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/receipt"
@@ -257,6 +260,31 @@ func writeVectors(t *testing.T) {
 		s := namedSigner("bench.example/owner", "attacker")
 		k.sealedBy = &s
 	}))
+	with := func(change func(*compact.Proof)) func(*kit) {
+		return func(k *kit) { k.record, k.bundle = trace, compacted(t, change) }
+	}
+	full := func(p *compact.Proof) int { // a bucket of two digests, and not the first
+		return 1 + slices.IndexFunc(p.Buckets[1:], func(b []byte) bool { return len(b) == 2*bucket.EntrySize })
+	}
+	add(bundleVector{"ok-compact.cleanrun", "A compact proof in place of the evidence.", []string{"32"}, "policy.txt", verify.ExitUndecided, "", "INCONCLUSIVE"}, with(nil))
+	invalid("rt33-compact-neighbour.cleanrun", verify.CheckCompact, "Two buckets of the compact proof have changed places.", "33", with(func(p *compact.Proof) {
+		i := full(p)
+		p.Buckets[i-1], p.Buckets[i] = p.Buckets[i], p.Buckets[i-1]
+	}))
+	invalid("rt34-compact-foreign.cleanrun", verify.CheckCompact, "A bucket of the compact proof holds a digest that belongs into another.", "34", with(func(p *compact.Proof) {
+		p.Buckets[full(p)][0] ^= 0x80
+	}))
+	invalid("rt35-compact-unsorted.cleanrun", verify.CheckCompact, "A bucket of the compact proof is unsorted.", "35", with(func(p *compact.Proof) {
+		b := p.Buckets[full(p)]
+		p.Buckets[full(p)] = slices.Concat(b[bucket.EntrySize:], b[:bucket.EntrySize])
+	}))
+	invalid("rt36-compact-missing.cleanrun", verify.CheckCompact, "The compact proof has no bucket for one sealed item.", "36", with(func(p *compact.Proof) {
+		p.Buckets = p.Buckets[1:]
+	}))
+	invalid("rt83-compact-clean.cleanrun", verify.CheckVerdict, "The statement says CLEAN, the compact proof INCONCLUSIVE.", "83", func(k *kit) {
+		with(nil)(k)
+		k.statement = func(s *attest.Statement) { s.Predicate.Verdict = attest.Clean }
+	})
 	data, err := json.MarshalIndent(list, "", " ")
 	if err != nil {
 		t.Fatal(err)
