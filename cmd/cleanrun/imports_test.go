@@ -50,6 +50,7 @@ var mayImport = map[string][]string{
 	"verify":            {"attest", "compact", "receipt", "contraband", "journal", "scope", "internal/dcbor"},
 	"submission":        {"attest", "contraband", "internal/jcs", "internal/merkle"},
 	"audit":             {"verify", "submission", "receipt", "attest", "internal/regular"},
+	"tlog":              {"receipt"},
 	"scanner":           {"journal", "contraband", "internal/canon", "internal/views", "internal/manifest", "attest", "internal/bucket", "internal/dcbor", "internal/objects", "internal/regular", "internal/vault", "scope"},
 }
 
