@@ -190,6 +190,15 @@ func entryLeaf(n uint64, e *Entry) [32]byte {
 	return EntryLeaf(n, e, uint64(len(e.Digests)/DigestSize))
 }
 
+// exemptible tells a row whose content can be an object of the baseline: those are files.
+func exemptible(row *journal.Row) bool {
+	switch row.Op {
+	case journal.OpOpen, journal.OpExec, journal.OpInterp, journal.OpTruncate, journal.OpWrote:
+		return row.Flags&(journal.FlagText|journal.FlagControl) == 0
+	}
+	return false
+}
+
 // checkEntry checks what needs no hashing.
 func (ev *Evidence) checkEntry(n uint64, row *journal.Row, e *Entry) error {
 	bad := func(rule, got, want string, args ...any) error {
@@ -208,6 +217,9 @@ func (ev *Evidence) checkEntry(n uint64, row *journal.Row, e *Entry) error {
 	if e.Seen != row.Size || e.Seen > maxExact || e.Scanned > e.Seen || e.Baseline > e.Seen || e.Declared > e.Seen ||
 		e.Scanned+e.Baseline+e.Declared != e.Seen {
 		return bad(RuleCoverage, fmt.Sprintf("seen %d = scanned %d + baseline %d + declared %d", e.Seen, e.Scanned, e.Baseline, e.Declared), "a sum of the row's size, %d", row.Size)
+	}
+	if e.Baseline > 0 && (e.Baseline != e.Seen || !exemptible(row)) {
+		return bad(RuleCoverage, fmt.Sprintf("%d baseline bytes of %d, operation %v", e.Baseline, e.Seen, row.Op), "all bytes of a whole file, no control file, text or stream, else 0")
 	}
 	if e.Opaque > e.Scanned {
 		return bad(RuleCoverage, fmt.Sprintf("%d opaque bytes", e.Opaque), "at most the %d scanned ones", e.Scanned)

@@ -145,6 +145,14 @@ const (
 	atWrote
 )
 
+// exempt takes a content for an object of the baseline.
+func exempt(at int) func(p *fixture.Pack) {
+	return func(p *fixture.Pack) {
+		e := p.Items[entries(p)[at]].Entry
+		e.Scanned, e.Declared, e.Baseline, e.Canonical, e.Opaque, e.Bounds, e.Digests, e.Same = 0, 0, e.Seen, 0, 0, 0, nil, nil
+	}
+}
+
 func edit(t *testing.T, p *fixture.Pack, at int, change func(*journal.Row)) {
 	t.Helper()
 	row, err := journal.ParseRow(p.Items[at].Row)
@@ -235,6 +243,10 @@ func TestBrokenEvidence(t *testing.T) {
 		}},
 		{"opaque-above-scanned", attest.RuleCoverage, atRead, func(p *fixture.Pack) { entry(p, atRead).Opaque = 1001 }},
 		{"canonical-of-baseline", attest.RuleCoverage, atBaseline, func(p *fixture.Pack) { entry(p, atBaseline).Canonical = 5 }},
+		{"baseline-of-argv", attest.RuleCoverage, atArgv, exempt(atArgv)},
+		{"baseline-of-stdin", attest.RuleCoverage, atStdin, exempt(atStdin)},
+		{"baseline-of-control", attest.RuleCoverage, atControl, exempt(atControl)},
+		{"baseline-in-part", attest.RuleCoverage, atRead, func(p *fixture.Pack) { e := entry(p, atRead); e.Scanned--; e.Baseline++ }},
 		{"digests-of-baseline", attest.RuleCoverage, atBaseline, func(p *fixture.Pack) { entry(p, atBaseline).Digests = make([]byte, 16) }},
 		{"canonical-too-large", attest.RuleCoverage, atRead, func(p *fixture.Pack) { entry(p, atRead).Canonical = 1 << 60 }},
 		{"canonical-sum-too-large", attest.RuleCoverage, atWrote, func(p *fixture.Pack) {

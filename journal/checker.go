@@ -32,6 +32,7 @@ type objectState uint8
 const (
 	writable objectState = 1 << iota // the run could change it
 	written                          // its present version is the run's
+	inbound                          // it had a name, and what it held was not the run's
 )
 
 // A Summary is what a journal's rows say together. It is only as good as the
@@ -216,6 +217,9 @@ func (c *Checker) checkObject(r *Row) *RuleError {
 		if r.Path != nil && r.Dir == DirOut && state&writable == 0 {
 			return broken(RuleOrigin, "an earlier row that opened this object for writing", "wrote of object %d", r.Object)
 		}
+		if r.Path == nil && state&inbound != 0 && state&writable == 0 {
+			return broken(RuleOrigin, "a file that never had a name, or was opened for writing", "wrote of object %d, which came in", r.Object)
+		}
 	}
 	return nil
 }
@@ -292,7 +296,13 @@ func (c *Checker) track(r *Row) {
 	}
 	state := c.objects[r.Object]
 	switch r.Op {
-	case OpOpen:
+	case OpOpen, OpExec, OpInterp:
+		if r.Dir == DirIn && r.Origin != OriginRun {
+			state |= inbound
+		}
+		if r.Op != OpOpen {
+			break
+		}
 		if r.Flags&FlagWrite != 0 {
 			state |= writable
 		}

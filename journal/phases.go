@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/cleanrun-dev/cleanrun/scope"
 )
 
 // Phases says what runs beside the agent. Setup runs before it, and Grade when
@@ -193,6 +195,9 @@ type phaseState struct {
 	before  uint32 // processes born before grading
 	rewards [FromJSON + 1]bool
 	exit    string // the reward by exit code
+
+	// What grading did: a reward comes from there.
+	executed, printed, filed bool
 }
 
 // exitReward is the reward of rule RewardExit.
@@ -281,7 +286,33 @@ func (c *Checker) checkReward(r *Row) *RuleError {
 	case c.phases.alive > 0:
 		return broken(RuleReward, "every process to end before the reward", "%d without an exit row", c.phases.alive)
 	}
+	return c.checkSource(r.Reward)
+}
+
+// checkSource asks for the rows that a reward comes from.
+func (c *Checker) checkSource(w *Reward) *RuleError {
+	switch {
+	case w.Source == FromExit && w.Value != "0" && !c.phases.executed:
+		return broken(RuleReward, "an exec in phase grade before a reward of its exit code", "none")
+	case w.Source == FromStdout && !c.phases.printed:
+		return broken(RuleReward, "output in phase grade before a reward that was read there", "none")
+	case (w.Source == FromText || w.Source == FromJSON) && !c.phases.filed:
+		return broken(RuleReward, "a file that grading wrote in a private place, the reward folder, before a reward that was read there", "none")
+	}
 	return nil
+}
+
+// source notes a row of grading that a reward can come from.
+func (c *Checker) source(r *Row) {
+	switch {
+	case r.Phase != PhaseGrade || r.Result != 0:
+	case r.Op == OpExec:
+		c.phases.executed = true
+	case r.Op == OpStdout:
+		c.phases.printed = true
+	case r.Op == OpWrote || r.Op == OpRename || r.Op == OpLink:
+		c.phases.filed = c.phases.filed || c.Class(r.Path) == scope.Private || r.Path2 != nil && c.Class(r.Path2) == scope.Private
+	}
 }
 
 // enter takes an accepted row into account.
@@ -298,6 +329,7 @@ func (c *Checker) enter(r *Row) {
 		}
 	}
 	c.phases.last = max(c.phases.last, r.Phase)
+	c.source(r)
 	switch r.Op {
 	case OpFork:
 		c.phases.alive++

@@ -249,6 +249,9 @@ func checkContent(r *Row, s *shape) *RuleError {
 	if text && r.Op != OpArgv && r.Size == 0 {
 		return broken(RuleContent, "a new name", "size 0")
 	}
+	if r.Object != 0 && (r.Flags&FlagDirectory != 0 || r.Op == OpOpen && r.Flags&FlagPseudo != 0) {
+		return broken(RuleContent, "no object: a folder and a pseudo file have no content", "object %d with flags 0x%x", r.Object, uint32(r.Flags))
+	}
 	filed := r.Op == OpOpen || r.Op == OpExec || r.Op == OpInterp || r.Op == OpWrote || r.Op == OpTruncate
 	if r.Object == 0 && (filed && r.Dir != DirNone || r.Op == OpVoid) {
 		return broken(RuleContent, "the number of the object", "object 0 in operation %v", r.Op)

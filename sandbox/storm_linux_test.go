@@ -57,7 +57,9 @@ for r in range(150):
     try: os.setpgid(p, p)
     except OSError: pass
     time.sleep(random.random() * 0.01)
-    try: os.killpg(p, signal.SIGKILL)
+    try:
+        if r % 3 == 0: os.killpg(p, signal.SIGSTOP)
+        os.killpg(p, signal.SIGKILL)
     except OSError: pass
     os.waitpid(p, 0)
 try:

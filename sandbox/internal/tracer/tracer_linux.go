@@ -198,7 +198,8 @@ func (t *Tracer) event(s stop) error {
 		}
 		switch ws.StopSignal() {
 		case unix.SIGSTOP, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU:
-			if e := ptrace(unix.PTRACE_LISTEN, pid, 0, 0); e != 0 && e != unix.ESRCH {
+			// EIO: it was killed in this stop, and stops at its end now.
+			if e := ptrace(unix.PTRACE_LISTEN, pid, 0, 0); e != 0 && e != unix.ESRCH && e != unix.EIO {
 				return fmt.Errorf("listen to %d: %w", pid, e)
 			}
 			return nil

@@ -41,6 +41,7 @@ const no, yes = 0xf4, 0xf5 // false and true
 func graded(phases []byte) []table {
 	s := baseStart()
 	s[21] = phases
+	s[10] = list(root("/", 2, 2), root("/cleanrun/reward", 1, 4), root("/usr", 0, 2), root("/work", 1, 0))
 	return []table{
 		row(opStart, table{kPhase: num(0), kStart: s.encode()}),
 		row(opFork, table{kPhase: num(0), kChild: num(1)}),
@@ -55,6 +56,12 @@ func graded(phases []byte) []table {
 		row(opFork, table{kPhase: num(2), kChild: num(2)}),
 		row(opOpen, table{kPhase: num(2), kProc: num(2), kDir: num(in), kOrigin: num(run), kSize: num(5), kObject: num(2), kFlags: num(fRead), kPath: ref(2, "/work/out")}),
 		guard(2, no),
+		row(opExec, table{kPhase: num(2), kProc: num(2), kDir: num(in), kOrigin: num(input), kSize: num(7), kObject: num(3), kPath: ref(1, "/usr/sh")}),
+		row(opStdout, table{kPhase: num(2), kDir: num(out), kOrigin: num(run), kSize: num(4)}),
+		row(opDir, table{kPhase: num(2), kChild: num(3), kPath: ref(0, "/cleanrun")}),
+		row(opDir, table{kPhase: num(2), kChild: num(4), kPath: ref(3, "/cleanrun/reward")}),
+		row(opOpen, table{kPhase: num(2), kProc: num(2), kDir: num(out), kOrigin: num(run), kSize: num(10), kObject: num(4), kFlags: num(fWrite | fCreate | fText), kPath: ref(4, "/cleanrun/reward/reward.txt")}),
+		row(opWrote, table{kPhase: num(2), kProc: num(2), kDir: num(out), kOrigin: num(run), kSize: num(4), kObject: num(4), kPath: ref(4, "/cleanrun/reward/reward.txt")}),
 		row(opExit, table{kPhase: num(2), kProc: num(2)}),
 		reward("0.5", 3),
 		reward("0.50", 4),
@@ -65,7 +72,7 @@ func graded(phases []byte) []table {
 
 // Places in graded.
 const (
-	gFork, gEnv, gArgv, gWrote, gExit, gAgent, gGrader, gRead, gGuard, gExit2, gText, gJSON, gGrade, gFinal = 1, 2, 3, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17
+	gFork, gEnv, gArgv, gWrote, gExit, gAgent, gGrader, gRead, gGuard, gExec, gPrinted, gFiled, gExit2, gText, gJSON, gGrade, gFinal = 1, 2, 3, 7, 8, 9, 10, 11, 12, 13, 14, 18, 19, 20, 21, 22, 23
 )
 
 // grading changes graded before it is numbered.
@@ -101,6 +108,11 @@ func gradings() []vector {
 		r = slices.Insert(r, gArgv+1, ended(0, 0, 1, 1))
 		r[gText+1] = reward("1", 1)
 		return slices.Delete(r, gJSON+1, gJSON+2)
+	}
+	byOutput := phasesOf(nil, argv("check"), "", "stdout", "")
+	byStdout := func(r []table) []table {
+		r[gText] = reward("1", 2)
+		return slices.Delete(r, gJSON, gJSON+1)
 	}
 	byExit := func(value string, code, how uint64) [][]byte {
 		return grading(exit, func(r []table) []table {
@@ -171,6 +183,17 @@ func gradings() []vector {
 			}),
 
 		bad("reward-while-processes-live", "reward", gExit2, "", "a reward while a process of grading could still write it", remove(gExit2)),
+		bad("reward-file-not-written", "reward", gText-1, "", "a reward of a file that grading did not write", remove(gFiled)),
+		bad("reward-file-elsewhere", "reward", gText, "", "a reward of a file, and grading wrote another one in the workspace", func(r []table) []table {
+			r[gFiled-1][kPath], r[gFiled][kPath] = ref(2, "/work/other"), ref(2, "/work/other")
+			return r
+		}),
+		{name: "reward-exit-code-without-exec", stage: "reward", row: gText, comment: "a reward of 1 by the exit code of a grader that was never executed", rows: grading(exit, func(r []table) []table { return slices.Delete(withSetup(r), gExec+1, gExec+2) })},
+		{name: "reward-stdout-silent", stage: "reward", row: gText - 1, comment: "a reward of output, and there is none", rows: grading(byOutput, func(r []table) []table {
+			r = byStdout(r)
+			return slices.Delete(r, gPrinted, gPrinted+1)
+		})},
+		{name: "ok-reward-stdout", stage: "ok", comment: "a reward of output", rows: grading(byOutput, byStdout)},
 		bad("reward-twice", "reward", gJSON, "", "two rewards of one source", func(r []table) []table { r[gJSON] = reward("1", 3); return r }),
 		bad("reward-other-source", "reward", gText, "", "the exit code under the rule of files", func(r []table) []table { r[gText] = reward("1", 1); return r }),
 		bad("reward-source-unknown", "reward", gText, "", "source 5", func(r []table) []table { r[gText] = reward("1", 5); return r }),
