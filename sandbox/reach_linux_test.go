@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/sandbox"
 )
@@ -170,4 +172,35 @@ func Test(t *testing.T) {
 		t.Errorf("reward %q; stdout %q; stderr %q", r.rewarded(), r.stdout, r.stderr)
 	}
 	r.closed(t)
+}
+
+// Incident 15: one test's process kills another's. That is allowed, and a limit: the
+// grader sees the death, and so does the journal, in the exit row of the one killed.
+func TestIncident15_SiblingKilled(t *testing.T) {
+	const grade = `sh -c 'read x; exit 0' < pipe & other=$!; exec 3> pipe; %s; exec 3>&-; wait $other; c=$?; echo other $c; test $c = 0 && echo 1 || echo 0`
+	for name, c := range map[string]struct {
+		does, reward string
+		killed       int
+	}{
+		"positive control": {`sh -c "kill -0 $other"`, "1 by 2", 0},
+		"killed":           {`sh -c "kill -KILL $other"`, "0 by 2", 1},
+	} {
+		for _, backend := range []string{sandbox.Backend, sandbox.PlainBackend} {
+			t.Run(name+"/"+backend, func(t *testing.T) {
+				cfg := phased(t, "", "mkfifo pipe", strings.Replace(grade, "%s", c.does, 1))
+				cfg.Backend = backend
+				r := run(t, cfg)
+				if r.rewarded() != c.reward {
+					t.Errorf("reward %q, want %q; stdout %q, stderr %q", r.rewarded(), c.reward, r.stdout, r.stderr)
+				}
+				killed := r.find(func(e entry) bool {
+					return e.Op == journal.OpExit && e.Phase == journal.PhaseGrade && e.D.Exit == -int32(unix.SIGKILL)
+				})
+				if len(killed) != c.killed {
+					t.Errorf("got %v, want %d exit rows of a killed process", killed, c.killed)
+				}
+				r.closed(t)
+			})
+		}
+	}
 }
