@@ -310,6 +310,8 @@ func (c *Checker) source(r *Row) {
 		c.phases.executed = true
 	case r.Op == OpStdout:
 		c.phases.printed = true
+	case r.Op == OpGuard && r.Guard.Kind == GuardReward: // the agent's file, which voids the run
+		c.phases.filed = true
 	case r.Op == OpWrote || r.Op == OpRename || r.Op == OpLink:
 		c.phases.filed = c.phases.filed || c.Class(r.Path) == scope.Private || r.Path2 != nil && c.Class(r.Path2) == scope.Private
 	}
