@@ -11,6 +11,8 @@ import (
 
 var (
 	inspectEvents   bool
+	inspectStdout   bool
+	inspectStderr   bool
 	inspectIdentity string
 )
 
@@ -21,10 +23,15 @@ var inspectCommand = &cli.Command{
 	Long: `Counts the recorded events by kind. With -events also lists them, one line each: number, seconds since the start, process,
 operation, result, bytes, and the path where it is known (only in a run folder; a bundle shows no paths).
 
+With -stdout or -stderr it prints what the run wrote there, and nothing else: of all phases, with secrets replaced (only from a run folder that
+was not pruned).
+
 Nothing here is verified: a bundle may say anything. Use cleanrun verify for that.`,
 	JSON: true,
 	Flags: func(f *cli.Flags) {
 		f.Bool(&inspectEvents, "events", "list the events too")
+		f.Bool(&inspectStdout, "stdout", "print what the run wrote to stdout")
+		f.Bool(&inspectStderr, "stderr", "print what the run wrote to stderr")
 		f.String(&inspectIdentity, "identity", identityUsage)
 	},
 	Run: func(e *cli.Env, args []string) error {
@@ -35,6 +42,16 @@ Nothing here is verified: a bundle may say anything. Use cleanrun verify for tha
 		ev, err := readEvents(path, inspectIdentity)
 		if err != nil {
 			return err
+		}
+		if inspectStdout || inspectStderr {
+			if inspectStdout && inspectStderr || inspectEvents || e.JSON {
+				return cli.Failf(cli.ExitUsage, "give one of -stdout, -stderr, -events and -json", "got two ways to print")
+			}
+			op := journal.OpStdout
+			if inspectStderr {
+				op = journal.OpStderr
+			}
+			return printStream(e.Stdout, ev, op, inspectIdentity)
 		}
 		if e.JSON {
 			return e.PrintJSON(inspection(ev, inspectEvents))
