@@ -294,5 +294,14 @@ func lookPath(name, path string) (string, error) {
 			return p, nil
 		}
 	}
-	return "", &NotExecuted{fmt.Errorf("command %q: not found on the PATH inside the sandbox, %s", name, path)}
+	return "", &NotExecuted{fmt.Errorf("command %q: not found on the PATH inside the sandbox, %s", name, short(path))}
+}
+
+// short cuts a list of folders.
+func short(path string) string {
+	const most = 200
+	if len(path) <= most {
+		return path
+	}
+	return fmt.Sprintf("%s... (%d folders)", path[:most], strings.Count(path, ":")+1)
 }

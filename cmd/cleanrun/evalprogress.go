@@ -15,10 +15,11 @@ import (
 // evalProgress tells how far an eval is: one line that changes on a terminal, else
 // one line for each attempt that ended.
 type evalProgress struct {
-	e    *cli.Env
-	line *cli.Progress
-	d    *eval.Dir
-	v    evalOptions
+	hinted bool // where the words of a failed agent are
+	e      *cli.Env
+	line   *cli.Progress
+	d      *eval.Dir
+	v      evalOptions
 
 	mu      sync.Mutex
 	running map[eval.Cell]bool
@@ -117,6 +118,10 @@ func (p *evalProgress) event(ev eval.Event) {
 			p.print("%d of %d  %v  %s", p.ended, p.total, ev.Cell, resultLine(r))
 		} else if r.Note != "" {
 			p.print("%v: %s", ev.Cell, r.Note)
+		}
+		if r.Outcome == eval.Failed && !p.hinted {
+			p.hinted = true
+			p.print("what the agent said: cleanrun inspect -stderr %s", p.d.Path(ev.Cell.RunDir()))
 		}
 	}
 }
