@@ -180,6 +180,10 @@ func (s *Submission) totals() {
 		return
 	}
 	s.Recomputed = &score
+	// A mean without scores is an attestation alone. Who names k says that there is a value.
+	if t := score.Of(score.Headline); score.K > 0 && t.Tasks < p.Benchmark.Tasks {
+		s.find(TooFewTrials, -1, "", "%s needs %d scored trials of a task: got a value for %d of %s", s.rule, score.K, t.Tasks, count(int(p.Benchmark.Tasks), "task", "tasks"))
+	}
 	if stated, most := p.Score.Of(p.Score.Headline).Value, carried.Of(p.Score.Headline).Value; above(stated, most) {
 		s.find(ScoreAbove, -1, "", "the submission says %s, its receipts carry %s", stated, orNone(most))
 	}

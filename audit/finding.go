@@ -23,6 +23,7 @@ const (
 	ScoreMismatch      = "score-mismatch"                    // a score that does not follow from the grid, or a cell's that is not its receipt's
 	ScoreAbove         = "score-above-receipts"              // a score above what the receipts carry
 	UnscoredAsFailed   = "unscored-as-failed"                // unscored trials were counted as 0
+	TooFewTrials       = "too-few-trials"                    // pass@k or pass^k of tasks with fewer than k scored trials
 	UnscoredLeftOut    = "unscored-left-out"                 // unscored or missing trials are not in the counts
 	GridGap            = "grid-gap"                          // tasks or trials of the benchmark that the grid does not list
 	AttemptHidden      = "attempt-hidden"                    // attempts are numbered with a gap
@@ -56,6 +57,7 @@ var exits = []struct {
 	{ScoreAbove, verify.ExitInvalid, "rely on the recomputed score only"},
 	{UnscoredAsFailed, verify.ExitInvalid, "rely on the recomputed score only"},
 	{UnscoredLeftOut, verify.ExitInvalid, "rely on the recomputed counts only"},
+	{TooFewTrials, verify.ExitUndecided, "the rule gives these tasks no value: ask for more trials, or for a rule with a smaller k"},
 	{GridGap, verify.ExitUndecided, "ask the runner for the tasks and trials that are not there"},
 	{AttemptHidden, verify.ExitUndecided, "ask the runner for the attempts that are not there"},
 	{AttemptReplaced, verify.ExitUndecided, "ask the runner why the trial was made again"},

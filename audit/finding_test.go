@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -316,6 +317,32 @@ func TestEveryFinding(t *testing.T) {
 		if !row.Match(page) {
 			t.Errorf("spec/submission.md has no row for %s with exit %s and its next step", c[2], code)
 		}
+	}
+}
+
+// A rule that needs more trials than there are gives no value, and is not CLEAN
+// without a word. With as many trials as it needs, and of a mean that claims
+// nothing, nothing is found.
+func TestTooFewTrials(t *testing.T) {
+	for _, c := range []struct {
+		rule     string
+		unscored int // first trials of tasks
+		want     []string
+	}{
+		{"pass@2", 0, nil}, {"pass^2", 0, nil}, {"mean", 3, nil},
+		{"pass@3", 0, []string{audit.TooFewTrials}}, {"pass^3", 0, []string{audit.TooFewTrials}},
+		{"pass^2", 1, []string{audit.TooFewTrials}}, {"pass@1", 3, nil},
+	} {
+		k := newKit()
+		k.rule = c.rule
+		for _, task := range k.tasks[:c.unscored] {
+			k.at(task, 1, 1).Score = ""
+		}
+		exit := 0
+		if c.want != nil {
+			exit = 3
+		}
+		t.Run(fmt.Sprint(c.rule, c.unscored), func(t *testing.T) { expect(t, run(policy(), k.make(t)), exit, c.want...) })
 	}
 }
 

@@ -167,6 +167,10 @@ func doSubmit(e *cli.Env, o submitOptions) (*submission.Statement, error) {
 	if err != nil {
 		return nil, err
 	}
+	if score := &s.Predicate.Score; score.K > 0 && score.Of(score.Headline).Tasks < uint64(len(in.Tasks)) {
+		e.Warn("-score-rule %s: got a value for %d of %d tasks, the others have fewer than %d scored trials; an audit will not call this CLEAN",
+			rule, score.Of(score.Headline).Tasks, len(in.Tasks), score.K)
+	}
 	if err := c.complete(s); err != nil {
 		return nil, err
 	}
