@@ -154,18 +154,28 @@ func Uses(command []string, placeholder string) bool {
 }
 
 // Misread says why a value that these placeholders put into the command would
-// not stay a value: a shell would execute it, or it would lead to another path.
-// The benchmark's owner chose it. nil if it is one.
+// not stay a value: a shell would execute it, a program would take it for an option,
+// or it would lead to another path. The benchmark's owner chose it. nil if it is one.
 func (v Values) Misread(command []string) error {
 	interpreter := false // among the words before
+	ended := false       // options end before this word: -- or a program's text
 	for i, a := range command {
+		// A program reads -x as an option wherever it stands. What follows the name of
+		// an option may be its value or not: only that program knows.
+		for _, p := range []struct{ name, value string }{{PromptText, v.Prompt}, {TaskID, v.Task}} {
+			if strings.HasPrefix(a, p.name) && strings.HasPrefix(p.value, "-") && !ended {
+				return &FieldError{p.name, fmt.Sprintf("%.20q, which the program may take for options", p.value), "it after a word --, or joined: --task=" + p.name}
+			}
+		}
+		ended = ended || a == "--"
 		// The text of sh -c, env bash -lc, python3 -c.
 		if interpreter && code.MatchString(command[i-1]) {
+			ended = true // what comes now are the text's own words
 			if strings.Contains(a, PromptText) {
-				return &FieldError{PromptText, "a place in a program's text, after " + command[i-1], "a word of its own: sh -c 'my-model \"$1\"' sh {prompt}"}
+				return &FieldError{PromptText, "a place in a program's text, after " + command[i-1], "a word of its own: sh -c 'my-model -- \"$1\"' sh {prompt}"}
 			}
 			if strings.Contains(a, TaskID) && !harmless.MatchString(v.Task) {
-				return &FieldError{TaskID, fmt.Sprintf("%q in a program's text, after %s", v.Task, command[i-1]), "a word of its own: sh -c 'my-model \"$1\"' sh {task}"}
+				return &FieldError{TaskID, fmt.Sprintf("%q in a program's text, after %s", v.Task, command[i-1]), "a word of its own: sh -c 'my-model -- \"$1\"' sh {task}"}
 			}
 		}
 		if strings.Contains(a, "/"+TaskID) || strings.Contains(a, TaskID+"/") {

@@ -79,6 +79,41 @@ func TestExpand(t *testing.T) {
 	}
 }
 
+// A prompt or an id that begins with - is no option of the program that gets it.
+func TestMisreadOption(t *testing.T) {
+	for _, c := range []struct {
+		command, prompt, task string
+		field                 string // "" if it is fine
+	}{
+		{"my-model {prompt}", "say one", "t-1", ""},
+		{"my-model -- {prompt}", "--output=/etc/passwd", "t-1", ""},
+		{"my-model --task={prompt}", "--output=/etc/passwd", "t-1", ""},
+		{"my-model --file {prompt_file}", "--output=/etc/passwd", "t-1", ""},
+		{"sh -c 'my-model -- \"$1\"' sh {prompt}", "- a list", "t-1", ""},
+		{"my-model x{prompt}", "-x", "t-1", ""},
+		{"my-model {prompt}", "--output=/etc/passwd", "t-1", PromptText},
+		{"my-model {prompt}", "- a list", "t-1", PromptText},
+		{"my-model --task {prompt}", "-x", "t-1", PromptText},
+		{"my-model {prompt} --", "-x", "t-1", PromptText},
+		{"sh {prompt}", "-c id", "t-1", PromptText},
+		{"my-model {task}", "say one", "-x", TaskID},
+		{"my-model {task}", "say one", "x-", ""},
+	} {
+		command, err := Split(c.command)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		var field *FieldError
+		if errors.As(Values{Prompt: c.prompt, Task: c.task}.Misread(command), &field) {
+			got = field.Field
+		}
+		if got != c.field {
+			t.Errorf("%s with %q for task %q: got %q, want %q", c.command, c.prompt, c.task, got, c.field)
+		}
+	}
+}
+
 // A prompt or an id that the benchmark's owner chose is no program text and leads
 // to no other path.
 func TestMisread(t *testing.T) {
