@@ -11,12 +11,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/receipt"
 	"github.com/cleanrun-dev/cleanrun/seal"
 )
@@ -62,7 +62,7 @@ const maxTasks = contraband.MaxTasks
 // Load reads a benchmark.yaml and lists its tasks. It reads each task's own file
 // or row once, and neither workspaces nor files of ground truth. The error is a *seal.TaskError, or several joined.
 func Load(file string) (*Benchmark, error) {
-	data, err := os.ReadFile(file)
+	data, err := regular.ReadGiven(file, seal.MaxTaskFile+1)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func Load(file string) (*Benchmark, error) {
 // Is tells a benchmark.yaml from a task file: it has the key tasks. A
 // file that is neither is taken for a task file, whose reader says what is wrong.
 func Is(file string) (bool, error) {
-	data, err := os.ReadFile(file)
+	data, err := regular.ReadGiven(file, seal.MaxTaskFile+1)
 	if err != nil {
 		return false, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
@@ -143,7 +144,7 @@ type harborFile struct {
 func (s *harborSource) task(b *Benchmark, dir, name string) (t *seal.Task, env bool, err error) {
 	file := filepath.Join(dir, "task.toml")
 	at := seal.Value{File: file}
-	data, err := os.ReadFile(file)
+	data, err := regular.ReadGiven(file, seal.MaxTaskFile+1)
 	if err != nil {
 		return nil, false, err
 	}

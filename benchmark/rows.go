@@ -8,12 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
@@ -113,7 +113,7 @@ func newRows(at seal.Value, file seal.Text, f *fieldMap, workspaces seal.Text, c
 // list goes through the file once and remembers where each row is.
 func (s *rowSource) list(b *Benchmark) error {
 	name := b.path(s.file.Value)
-	f, err := os.Open(name)
+	f, err := regular.Given(name)
 	if err != nil {
 		return s.at.Errorf("cannot read the data file %.200q: %v", s.file.Value, reason(err))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/merkle"
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/receipt"
 )
 
@@ -37,7 +38,7 @@ type sealedSet struct {
 // OpenSealed opens a benchmark seal and goes through all its sets once. It keeps
 // some 100 bytes a task in memory.
 func OpenSealed(path string) (*Sealed, error) {
-	f, err := os.Open(path)
+	f, err := regular.Given(path)
 	if err != nil {
 		return nil, err
 	}

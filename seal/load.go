@@ -16,6 +16,7 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/manifest"
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 )
 
 // Material is a task with everything that it names, read into memory. It is
@@ -61,9 +62,12 @@ func Load(taskFile string) (*Material, error) {
 	return t.Load()
 }
 
+// maxFile bounds a file of a task in bytes: one that never ends is named.
+const maxFile = 2 << 30
+
 // ReadTask reads a task file and nothing that it names.
 func ReadTask(taskFile string) (*Task, error) {
-	data, err := os.ReadFile(taskFile)
+	data, err := regular.ReadGiven(taskFile, MaxTaskFile+1)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +145,7 @@ func (t *Task) PromptText() ([]byte, error) {
 	if t.Prompt.Inline != "" {
 		return []byte(t.Prompt.Inline), nil
 	}
-	data, err := os.ReadFile(t.path(t.Prompt.File.Value))
+	data, err := regular.ReadGiven(t.path(t.Prompt.File.Value), maxFile)
 	if err != nil {
 		return nil, t.errorf(t.Prompt.File, "cannot read the prompt: %v", reason(err))
 	}
@@ -194,7 +198,7 @@ func (m *Material) loadFiles(kind contraband.Kind, f Files, taken map[string]Tex
 			}
 			taken[real] = f.Pattern
 		}
-		content, err := os.ReadFile(host)
+		content, err := regular.ReadGiven(host, maxFile)
 		if err != nil {
 			return t.errorf(f.Pattern, "cannot read %.200q: %v", name, reason(err))
 		}

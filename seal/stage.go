@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 )
 
 // StageTests lays the hidden tests out below dir, an empty folder that exists,
@@ -34,7 +35,7 @@ func (t *Task) StageTests(dir string) error {
 			if err != nil || !inside(filepath.ToSlash(rel)) {
 				rel = filepath.Base(host)
 			}
-			content, err := os.ReadFile(host)
+			content, err := regular.ReadGiven(host, maxFile)
 			if err != nil {
 				return t.errorf(f.Pattern, "cannot read %.200q: %v", name, reason(err))
 			}

@@ -190,7 +190,7 @@ func runEval(ctx context.Context, e *cli.Env, d *eval.Dir, b *evalBenchmark, v e
 	for i := range b.tasks {
 		g.tasks[b.tasks[i].id] = &b.tasks[i]
 	}
-	if err := errors.Join(g.prepare(), g.tidy()); err != nil {
+	if err := errors.Join(g.prepare(), g.tidy(), g.checkResults()); err != nil {
 		return nil, err
 	}
 	show := newEvalProgress(e, d, v)

@@ -16,6 +16,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/eval"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/keys"
 	"github.com/cleanrun-dev/cleanrun/sandbox"
 )
@@ -96,7 +97,7 @@ func modelChannel(set *contraband.Set) bool {
 
 // digestFile is the hex SHA-256 of a file of any size.
 func digestFile(name string) (string, error) {
-	f, err := os.Open(name)
+	f, err := regular.Given(name)
 	if err != nil {
 		return "", err
 	}

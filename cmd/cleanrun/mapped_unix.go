@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 )
 
 // mapped returns the bytes of a file that nobody changes, without reading them
@@ -31,7 +33,7 @@ func mapped(f *os.File) (b []byte, release func(), err error) {
 // memory does not grow with the evidence. Without room for such a file it is read
 // into memory.
 func readBundle(path string, small int64) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := regular.Given(path)
 	if err != nil {
 		return nil, err
 	}

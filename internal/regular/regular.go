@@ -91,6 +91,16 @@ func same(f *os.File, before fs.FileInfo, name string) (*os.File, error) {
 // substitution): one that nobody writes to is empty, and not waited for.
 func Given(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDONLY|nonblock, 0) }
 
+// ReadGiven reads what Given opens, at most limit bytes.
+func ReadGiven(path string, limit int64) ([]byte, error) {
+	f, err := Given(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return all(f, path, limit)
+}
+
 // Read reads a file of at most limit bytes that At opens.
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := At(path, os.O_RDONLY)
