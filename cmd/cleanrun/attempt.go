@@ -52,8 +52,8 @@ type attemptJob struct {
 	RunDir  string
 	Sealed  string
 	Run     *attemptRun // nil if the run is there already
-	Key     string      // attest, if not ""
-	Sign    string
+	Key     string      // "" if the seal publishes it
+	Sign    string      // attest, if not ""
 	Receipt string
 	// Identity opens an encrypted recording, "" for none.
 	Identity string
@@ -122,7 +122,7 @@ func (j attemptJob) do() (rep attemptReply) {
 	if j.Run != nil {
 		r.Wall, r.Cost = int64(wall), cost
 	}
-	if j.Key != "" {
+	if j.Sign != "" {
 		begin := time.Now()
 		if r, err = j.attest(r, warn); err != nil {
 			fail(fmt.Errorf("not attested: %w", err))

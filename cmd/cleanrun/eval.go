@@ -57,7 +57,7 @@ An attempt is made again, at most -retries times for each trial, only if the rec
 abandoned, or notifications are left. Never because a score was bad, and not for what an agent can cause: lost events, a grading that
 failed. The reason stands in results.jsonl.
 
-With -key and -sign each attempt is attested at once. Otherwise cleanrun submit does it later.
+With -key and -sign, or -sign alone if the benchmark publishes its key, each attempt is attested at once. Otherwise cleanrun submit does it later.
 
 Exit code 0 if all trials are finished, whatever their verdicts; 3 if some are missing or could not be attested; 130 after Ctrl-C.`,
 	Flags: func(f *cli.Flags) {
@@ -84,8 +84,8 @@ Exit code 0 if all trials are finished, whatever their verdicts; 3 if some are m
 		f.Strings(&v.env, "env", "pass this variable although its `name` looks like a secret; EVALDIR keeps its value")
 		v.keep.flags(f)
 		f.String(&v.key, "key", "audit or benchmark key `file`, to attest each attempt at once")
-		f.String(&v.sign, "sign", "runner's signing key `file`, with -key")
-		f.String(&v.identity, "identity", identityUsage+", with -key")
+		f.String(&v.sign, "sign", "runner's signing key `file`, to attest each attempt at once")
+		f.String(&v.identity, "identity", identityUsage+", with -sign")
 	},
 	Run: func(e *cli.Env, args []string) error {
 		if err := noArgs(args); err != nil {
@@ -156,7 +156,11 @@ func doEval(e *cli.Env, v evalOptions) error {
 	switch {
 	case ctx.Err() != nil:
 		if !e.JSON {
-			fmt.Fprintf(e.Stderr, "cleanrun: stopped; the same command goes on\n")
+			done := ""
+			if rep != nil {
+				done = fmt.Sprintf(" with %d of %d trials finished", len(rep.Table.Trials)-rep.Missing, len(rep.Table.Trials))
+			}
+			fmt.Fprintf(e.Stderr, "cleanrun: stopped%s; the same command goes on, and -o %s keeps what is done\n", done, v.out)
 		}
 		return cli.Exit(exitInterrupted)
 	case err != nil:
@@ -222,7 +226,7 @@ type evalReport struct {
 	Errors     int         `json:"errors"` // that could not be made
 	WallNs     int64       `json:"wallNs"` // of this run
 	Missing    int         `json:"missing"`
-	Unattested int         `json:"unattested"` // 0 without -key
+	Unattested int         `json:"unattested"` // 0 without -sign
 	Table      *eval.Table `json:"table"`
 }
 
@@ -230,7 +234,7 @@ func newEvalReport(s *eval.State, v evalOptions, sum eval.Summary) *evalReport {
 	t := eval.Tabulate(s, v.retries)
 	r := &evalReport{Dir: s.Dir, Benchmark: s.Plan.Benchmark, Agent: s.Plan.AgentName, Model: s.Plan.ModelName, Made: sum.Made, Errors: sum.Errors,
 		WallNs: int64(sum.Wall), Missing: t.States[eval.Missing], Table: t}
-	if v.key != "" {
+	if v.sign != "" {
 		r.Unattested = t.States[eval.Unattested]
 	}
 	return r

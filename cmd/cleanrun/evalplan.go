@@ -44,7 +44,7 @@ func openBenchmark(sealed, data string, only []string) (*evalBenchmark, error) {
 	if len(only) > 0 {
 		for _, id := range only {
 			if !slices.Contains(ids, id) {
-				return nil, cli.Failf(cli.ExitUsage, "", "-task %s: %s seals no such task", id, sealed)
+				return nil, cli.Failf(cli.ExitUsage, cli.DidYouMean(id, ids, ""), "-task %s: %s seals no such task", id, sealed)
 			}
 		}
 		ids = slices.DeleteFunc(ids, func(id string) bool { return !slices.Contains(only, id) })
@@ -207,12 +207,12 @@ func planEval(e *cli.Env, v evalOptions, b *evalBenchmark) (eval.Plan, error) {
 
 // checkKeys tries the keys before hours of runs.
 func (v *evalOptions) checkKeys(b *evalBenchmark) error {
-	if (v.key == "") != (v.sign == "") {
+	if v.key != "" && v.sign == "" {
 		return cli.Failf(cli.ExitUsage, "give both to attest at once, or none", "-key and -sign go together")
 	}
-	if v.key == "" {
+	if v.sign == "" {
 		if v.identity != "" {
-			return cli.Failf(cli.ExitUsage, "give -key and -sign, or leave it out", "-identity without -key means nothing")
+			return cli.Failf(cli.ExitUsage, "give -key and -sign, or leave it out", "-identity without -sign means nothing")
 		}
 		return nil
 	}
@@ -232,6 +232,12 @@ func (v *evalOptions) checkKeys(b *evalBenchmark) error {
 	set, err := parseSealed(b.tasks[0].sealed)
 	if err != nil {
 		return err
+	}
+	if v.key == "" {
+		if _, err = publicKeyFor(b.tasks[0].sealed, set); err != nil {
+			return cli.Failf(cli.ExitUsage, "give both to attest at once, or none", "-key and -sign go together, unless the benchmark publishes its key, which %s does not", v.benchmark)
+		}
+		return nil
 	}
 	_, err = readKeyFor(v.key, set)
 	return err

@@ -98,7 +98,7 @@ func (g *grid) job(c eval.Cell) attemptJob {
 		Cell: c, RunDir: g.dir.Path(c.RunDir()), Sealed: g.dir.Path(eval.TasksDir, eval.Slug(c.Task), "task.sealed"),
 		Procs: max(2, runtime.GOMAXPROCS(0)/max(1, int(g.flags.jobs))),
 	}
-	if g.flags.key != "" {
+	if g.flags.sign != "" {
 		j.Key, j.Sign, j.Receipt, j.Identity = g.flags.key, g.flags.sign, g.dir.Path(c.Receipt()), g.flags.identity
 	}
 	return j
@@ -191,7 +191,7 @@ func (g *grid) salvage(ctx context.Context, c eval.Cell, wall time.Duration, int
 			r.Note = oneLine(cause.Error())
 		}
 	}
-	if j.Key == "" || ctx.Err() != nil {
+	if j.Sign == "" || ctx.Err() != nil {
 		return r, nil
 	}
 	return g.attest(ctx, r), nil
@@ -231,7 +231,7 @@ func (g *grid) recover(ctx context.Context, each func(done, total int)) (killed 
 		return 0, err
 	}
 	var old []eval.Result
-	if g.flags.key != "" {
+	if g.flags.sign != "" {
 		for _, r := range s.Results {
 			if r.Verdict == "" {
 				old = append(old, r)
@@ -259,7 +259,7 @@ func (g *grid) recover(ctx context.Context, each func(done, total int)) (killed 
 			}
 			r.Note = was.Note
 		}
-		if ctx.Err() != nil && r.Verdict == "" && g.flags.key != "" {
+		if ctx.Err() != nil && r.Verdict == "" && g.flags.sign != "" {
 			return nil // the next time
 		}
 		if err := g.dir.Append(r); err != nil {

@@ -138,7 +138,7 @@ func quickstart(dir string, out io.Writer, e *cli.Env) (honest, cheat *verify.Re
 		}
 		reports[a.name] = r
 		step("%d  the %s agent %s; verified without the key:\n", i+3, a.name, a.says)
-		printReport(indent{out}, filepath.Join(dir, a.name+".cleanrun"), r)
+		printReport(indent{out}, filepath.Join(dir, a.name+".cleanrun"), r, false)
 		step("")
 	}
 	honest, cheat = reports["honest"], reports["cheat"]

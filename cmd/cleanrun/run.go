@@ -76,7 +76,8 @@ Where namespaces cannot be set up (a container's seccomp profile, a nest without
 RUNDIR, with HOME and TMPDIR there, no network and a shared /tmp in which it gets at what it made itself (backend plain). run says so, and
 verify prints what that backend cannot see. -backend forces one.
 
-The exit code is CMD's, not the grader's: 128+n if signal n ended it; 124 if its time was over; 125 if the run failed by itself.`,
+The exit code is CMD's, not the grader's: 128+n if signal n ended it; 124 if its time was over; 125 if the run failed by itself, or if
+a signal ended it while its journal was being closed: the recording then stays open and counts as INCONCLUSIVE.`,
 	Flags: func(f *cli.Flags) {
 		v := &runFlags
 		f.String(&v.task, "task", "`task.yaml` that names workspace and prompt")

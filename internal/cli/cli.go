@@ -131,14 +131,14 @@ func (t *Table) Main(args []string, stdin *os.File, stdout, stderr io.Writer) in
 				t.help(stdout, c)
 				return 0
 			}
-			return t.report(e, nil, Failf(ExitUsage, t.Program+" help", "unknown command %q", args[1]))
+			return t.report(e, nil, Failf(ExitUsage, DidYouMean(args[1], t.names(), t.Program+" help"), "unknown command %q", args[1]))
 		}
 		t.usage(stdout)
 		return 0
 	}
 	c := t.find(args[0])
 	if c == nil {
-		return t.report(e, nil, Failf(ExitUsage, t.Program+" help", "unknown command %q", args[0]))
+		return t.report(e, nil, Failf(ExitUsage, DidYouMean(args[0], t.names(), t.Program+" help"), "unknown command %q", args[0]))
 	}
 	return t.report(e, c, t.run(e, c, args[1:]))
 }
@@ -175,6 +175,11 @@ func (t *Table) run(e *Env, c *Command, args []string) error {
 		code, hint := ExitUsage, t.Program+" help "+c.Name
 		if c.Dashed {
 			code, hint = cmp.Or(c.Fail, code), t.Program+" "+c.Name+" [flags] -- CMD ARG...; "+hint
+		}
+		if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: "); ok { // as package flag says it
+			if near := Near(name, f.names()); near != "" {
+				hint = "did you mean " + near + "? " + hint
+			}
 		}
 		return Failf(code, hint, "%w", err)
 	}
