@@ -180,9 +180,6 @@ func (p *phase) Death(tid, exit int) error {
 	return err
 }
 
-// Same tells the threads of a process.
-func (p *phase) Same(tid, pid int) bool { return p.r.rec.Process(tid) == p.r.rec.Process(pid) }
-
 // chunk records what passes through a standard stream.
 func (p *phase) chunk(stream int, b []byte) error {
 	origin := journal.OriginDriver

@@ -38,7 +38,7 @@ func (s *stage) keep(c *Config) error {
 	r, err := redact.New(s.Keep.Remove)
 	if err != nil {
 		return refused("Secrets", fmt.Sprintf("values of %d to %d bytes, at most %d of them, and bounded patterns", redact.MinValue, redact.MaxValue, redact.MaxValues), err.Error(),
-			"a longer secret belongs into a file that the task grants")
+			"a shorter value would be found everywhere; a longer secret belongs into a file that the task grants")
 	}
 	// What every verifier reads cannot be changed, and it is told that the runner
 	// chose what nobody scans.

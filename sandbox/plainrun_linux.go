@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -96,9 +98,21 @@ func (r *recording) plainBroker() *brokerpkg.Plain {
 }
 
 // plainHidden tells whether a path that is absent for the run names something that
-// it must not find: what lies around the task, and its own recording.
+// it must not find: what lies around the task, and its own recording. The workspace is a
+// copy in the run folder, so a path that leads out of it by .. means what lies beside
+// the workspace itself.
 func (r *recording) plainHidden(p string) bool {
 	around := within(p, r.RunDir) && p != r.RunDir
+	if around && r.surrounds(path.Join(path.Dir(r.Plain.Source), strings.TrimPrefix(p, r.RunDir))) {
+		return true
+	}
+	var st unix.Stat_t
+	return r.surrounds(p) || around && unix.Lstat(p, &st) == nil
+}
+
+// surrounds tells a path of something that lies around the task.
+func (r *recording) surrounds(p string) bool {
+	around := false
 	for _, h := range r.Hints {
 		if !within(p, h) {
 			continue

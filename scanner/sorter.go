@@ -53,6 +53,8 @@ type scratch struct {
 	name string
 	f    *os.File
 	end  int64
+
+	unnamed bool
 }
 
 // write appends one sorted run and returns where it starts.
@@ -63,6 +65,8 @@ func (s *scratch) write(recs []record) (from int64, err error) {
 		if s.f, err = s.root.OpenFile(s.name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 			return 0, err
 		}
+		// Without a name nothing is left of it after a crash. Not every system can.
+		s.unnamed = s.root.Remove(s.name) == nil
 	}
 	from = s.end
 	w := bufio.NewWriterSize(io.NewOffsetWriter(s.f, from), 1<<18)
@@ -83,6 +87,9 @@ func (s *scratch) close() error {
 		return nil
 	}
 	err := s.f.Close()
+	if s.unnamed {
+		return err
+	}
 	return cmp.Or(s.root.Remove(s.name), err)
 }
 

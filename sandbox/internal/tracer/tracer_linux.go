@@ -29,8 +29,6 @@ type Events interface {
 	Exec(caller, pid int) (bool, error)
 	// Death of thread tid. exit is the exit code, or -signal.
 	Death(tid, exit int) error
-	// Same tells whether a thread is one of a process, by what Birth was told.
-	Same(tid, pid int) bool
 }
 
 // A Tracer belongs to one thread: Seize and Wait must be called there. Each phase
@@ -45,9 +43,10 @@ type Tracer struct {
 
 	live    map[int]bool // born, and not seen to end
 	held    map[int]*held
-	gone    map[int]int  // died before the birth was reported, with the exit
-	erased  map[int]bool // killed in an exec of which the caller is not known
-	count   atomic.Int64 // of live
+	gone    map[int]int          // died before the birth was reported, with the exit
+	threads map[int]map[int]bool // of live, without the leaders, by leader
+	leader  map[int]int          // the other way round
+	count   atomic.Int64         // of live
 	refused atomic.Int64
 }
 
@@ -59,7 +58,7 @@ type held struct {
 
 // New returns a Tracer without tasks.
 func New(e Events) *Tracer {
-	return &Tracer{Events: e, live: map[int]bool{}, held: map[int]*held{}, gone: map[int]int{}, erased: map[int]bool{}}
+	return &Tracer{Events: e, live: map[int]bool{}, held: map[int]*held{}, gone: map[int]int{}, threads: map[int]map[int]bool{}, leader: map[int]int{}}
 }
 
 // Seize attaches to all threads of pid. list gives its threads; it is asked
@@ -111,6 +110,13 @@ func (t *Tracer) begin(tid int) {
 		t.live[tid] = true
 		t.count.Add(1)
 	}
+	if leader := t.number(tid, "Tgid"); leader != 0 && leader != tid {
+		if t.threads[leader] == nil {
+			t.threads[leader] = map[int]bool{}
+		}
+		t.threads[leader][tid] = true
+		t.leader[tid] = leader
+	}
 }
 
 func (t *Tracer) end(tid int) {
@@ -118,6 +124,12 @@ func (t *Tracer) end(tid int) {
 		t.count.Add(-1)
 	}
 	delete(t.live, tid)
+	if leader, thread := t.leader[tid]; thread {
+		delete(t.leader, tid)
+		if delete(t.threads[leader], tid); len(t.threads[leader]) == 0 {
+			delete(t.threads, leader)
+		}
+	}
 }
 
 // Wait handles events until no task of this thread's is left.
@@ -224,31 +236,29 @@ func (t *Tracer) ended(s stop) error {
 		t.gone[s.tid] = exit
 		return nil
 	}
-	if t.erased[s.tid] {
-		delete(t.erased, s.tid)
-		// A leader ends last. What is left is the thread that took over its id.
-		for tid := range t.live {
-			if tid != s.tid && t.Events.Same(tid, s.tid) {
-				t.end(tid)
-				if err := t.Events.Death(tid, exit); err != nil {
-					return err
-				}
-			}
+	// A leader ends last. What is left took over its id in an exec, and was killed before
+	// it could report that.
+	for tid := range t.threads[s.tid] {
+		if err := t.vanished(tid, exit); err != nil {
+			return err
 		}
 	}
 	t.end(s.tid)
 	return t.Events.Death(s.tid, exit)
 }
 
+func (t *Tracer) vanished(tid, exit int) error {
+	t.end(tid)
+	return t.Events.Death(tid, exit)
+}
+
 func (t *Tracer) executed(s stop) error {
 	if !s.told {
-		t.erased[s.tid] = true
 		return ignoreGone(unix.Kill(s.tid, unix.SIGKILL)) // it was: it never runs the new program
 	}
 	if s.message != s.tid && t.live[s.message] {
 		// The caller took over its leader's id; its own is never reported again.
-		t.end(s.message)
-		if err := t.Events.Death(s.message, 0); err != nil {
+		if err := t.vanished(s.message, 0); err != nil {
 			return err
 		}
 	}
@@ -276,7 +286,9 @@ func (t *Tracer) forked(s stop) error {
 	}
 	exit, dead := t.gone[child]
 	delete(t.gone, child)
-	if dead && unix.Kill(child, 0) == unix.ESRCH { // else that was an earlier task of this id
+	// If this thread traces it, that was an earlier task of this id. What it has reaped
+	// is still there for its parent.
+	if dead && t.number(child, "TracerPid") != unix.Gettid() {
 		if err := t.Events.Death(child, exit); err != nil {
 			return err
 		}
