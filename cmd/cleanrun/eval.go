@@ -228,12 +228,14 @@ type evalReport struct {
 	Missing    int         `json:"missing"`
 	Unattested int         `json:"unattested"` // 0 without -sign
 	Table      *eval.Table `json:"table"`
+	part       bool        // not of all tasks
 }
 
 func newEvalReport(s *eval.State, v evalOptions, sum eval.Summary) *evalReport {
 	t := eval.Tabulate(s, v.retries)
 	r := &evalReport{Dir: s.Dir, Benchmark: s.Plan.Benchmark, Agent: s.Plan.AgentName, Model: s.Plan.ModelName, Made: sum.Made, Errors: sum.Errors,
 		WallNs: int64(sum.Wall), Missing: t.States[eval.Missing], Table: t}
+	r.part = len(v.tasks) > 0
 	if v.sign != "" {
 		r.Unattested = t.States[eval.Unattested]
 	}
@@ -245,6 +247,9 @@ func (r *evalReport) print(e *cli.Env) error {
 		return e.PrintJSON(r)
 	}
 	next := fmt.Sprintf("cleanrun submit -sign runner.key -o SUBMISSION %s", r.Dir)
+	if r.part { // of the benchmark's tasks
+		next = fmt.Sprintf("cleanrun submit -partial -sign runner.key -o SUBMISSION %s", r.Dir)
+	}
 	if r.Missing > 0 {
 		next = "the same command makes what is missing"
 	}
