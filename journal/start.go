@@ -31,8 +31,9 @@ type Start struct {
 	Recorder   string       `cbor:"14,keyasint"` // version of the recorder
 	Backend    string       `cbor:"15,keyasint"` // how it watched, e.g. "namespaces+seccomp-notify"
 	Blind      []string     `cbor:"16,keyasint"` // ids of what the backend does not see, sorted
-	// Registration and Freshness are null until runs are logged before they
-	// start; the keys exist so that adding them changes no old row.
+	// Registration and Freshness show that the run was in a transparency log before
+	// it started: both are null, or both are bytes that only spec/log.md gives a
+	// meaning.
 	Registration *[]byte `cbor:"17,keyasint"`
 	Freshness    *[]byte `cbor:"18,keyasint"`
 	Agent        string  `cbor:"19,keyasint"` // asserted by the runner
@@ -182,8 +183,24 @@ func CheckStart(s *Start) error {
 	if err := CheckPhases(s.Phases); err != nil {
 		return err
 	}
-	if s.Registration != nil || s.Freshness != nil {
-		return fmt.Errorf("got a registration or freshness value, want null in this version")
+	return checkLogged(s)
+}
+
+// maxLogged bounds each of registration and freshness, in bytes.
+const maxLogged = 16 << 10
+
+// checkLogged holds a start to say all about its log, or nothing.
+func checkLogged(s *Start) error {
+	if (s.Registration != nil) != (s.Freshness != nil) {
+		return fmt.Errorf("got one of registration and freshness, want both or none")
+	}
+	if s.Registration == nil {
+		return nil
+	}
+	for _, b := range [...]*[]byte{s.Registration, s.Freshness} {
+		if len(*b) == 0 || len(*b) > maxLogged {
+			return fmt.Errorf("got a registration of %d bytes, freshness of %d, want 1 to %d each", len(*s.Registration), len(*s.Freshness), maxLogged)
+		}
 	}
 	return nil
 }

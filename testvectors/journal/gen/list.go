@@ -190,7 +190,11 @@ func starts() []vector {
 		bad("channel-role", "a role that is not known", table{13: list(list(tstr("stdin"), tstr("friend")))}),
 		bad("channel-twice", "stdin twice", table{13: list(list(tstr("stdin"), tstr("driver")), list(tstr("stdin"), tstr("model")))}),
 		bad("blind-unsorted", "blind spots out of order", table{16: list(tstr("b"), tstr("a"))}),
-		bad("registration", "a value that this version does not know", table{17: bstr([]byte{1})}),
+		{name: "ok-start-logged", stage: "ok", comment: "registration and freshness, of the most bytes and the fewest", rows: start(table{17: bstr(make([]byte, 16384)), 18: bstr([]byte{1})})},
+		bad("registration-alone", "a registration without freshness", table{17: bstr([]byte{1})}),
+		bad("freshness-alone", "a freshness without registration", table{18: bstr([]byte{1})}),
+		bad("registration-empty", "no bytes of registration", table{17: bstr(nil), 18: bstr([]byte{1})}),
+		bad("freshness-long", "16,385 bytes of freshness", table{17: bstr([]byte{1}), 18: bstr(make([]byte, 16385))}),
 		{name: "start-key-missing", stage: "encoding", row: 0, redteam: "62", comment: "key 18 left out", rows: edit(func(r []table) []table {
 			s := baseStart()
 			delete(s, 18)
