@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/contraband"
@@ -48,7 +49,7 @@ var manDir string
 var manCommand = &cli.Command{
 	Name:  "man",
 	Short: "write the man pages into a folder",
-	Long: `Writes cleanrun.1 and one man page a command, cleanrun-COMMAND.1, into a folder that exists.
+	Long: `Writes cleanrun.1 and one man page a command, cleanrun-COMMAND.1 (of a command of a group, cleanrun-GROUP-COMMAND.1), into a folder that exists.
 
   cleanrun man -o /usr/local/share/man/man1`,
 	Flags: func(f *cli.Flags) { f.Required(&manDir, "o", "`folder` to write into") },
@@ -64,10 +65,10 @@ var manCommand = &cli.Command{
 		if err := durable.WriteFile(filepath.Join(manDir, "cleanrun.1"), all.Bytes(), 0o644); err != nil {
 			return err
 		}
-		for _, c := range table.Commands {
+		for _, c := range table.All() {
 			var b bytes.Buffer
 			table.Man(&b, c, version())
-			if err := durable.WriteFile(filepath.Join(manDir, "cleanrun-"+c.Name+".1"), b.Bytes(), 0o644); err != nil {
+			if err := durable.WriteFile(filepath.Join(manDir, "cleanrun-"+strings.ReplaceAll(c.Name, " ", "-")+".1"), b.Bytes(), 0o644); err != nil {
 				return err
 			}
 		}

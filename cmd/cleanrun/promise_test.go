@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,15 +15,16 @@ import (
 // it, also on failure, and its exit code is the same as without.
 func TestJSONPromise(t *testing.T) {
 	n := 0
-	for _, c := range table.Commands {
+	for _, c := range table.All() {
 		if !c.JSON {
 			continue
 		}
 		n++
 		for _, args := range [][]string{{"-nosuchflag"}, {"a", "b", "c", "d"}} {
 			var plain, out, errs bytes.Buffer
-			want := table.Main(append([]string{c.Name}, args...), os.Stdin, &plain, &plain)
-			got := table.Main(append([]string{c.Name, "-json"}, args...), os.Stdin, &out, &errs)
+			name := strings.Fields(c.Name)
+			want := table.Main(slices.Concat(name, args), os.Stdin, &plain, &plain)
+			got := table.Main(slices.Concat(name, []string{"-json"}, args), os.Stdin, &out, &errs)
 			if got != want || want == 0 {
 				t.Errorf("%s %v: exit %d with -json, %d without; want the same failure", c.Name, args, got, want)
 			}

@@ -16,6 +16,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/term"
@@ -31,9 +32,9 @@ const (
 	ExitRunner       = 125 // run could not start or watch its command
 )
 
-// A Command is one subcommand.
+// A Command is one subcommand, or a group of them.
 type Command struct {
-	Name  string
+	Name  string   // for a command of a group, the group's name, a space and its own
 	Args  string   // what follows the flags, e.g. "out.cleanrun [EVENT]"
 	Words []string // what the argument can be, for completion
 	Short string   // one line, for the list
@@ -46,6 +47,8 @@ type Command struct {
 	Fail  int
 	Flags func(f *Flags)
 	Run   func(e *Env, args []string) error
+	// Commands make a group: it has no flags and no Run of its own.
+	Commands []*Command
 }
 
 // Env is what a command may touch.
@@ -126,30 +129,74 @@ func (t *Table) Main(args []string, stdin *os.File, stdout, stderr io.Writer) in
 	}
 	switch args[0] {
 	case "help", "-h", "-help", "--help":
-		if len(args) > 1 {
-			if c := t.find(args[1]); c != nil {
-				t.help(stdout, c)
-				return 0
-			}
-			return t.report(e, nil, Failf(ExitUsage, DidYouMean(args[1], t.names(), t.Program+" help"), "unknown command %q", args[1]))
+		if len(args) == 1 {
+			t.usage(stdout)
+			return 0
 		}
-		t.usage(stdout)
+		c, rest := t.find(args[1:])
+		if c == nil || len(rest) > 0 && c.Commands != nil {
+			return t.unknown(e, c, args[1:], rest)
+		}
+		t.help(stdout, c)
 		return 0
 	}
-	c := t.find(args[0])
+	c, rest := t.find(args)
 	if c == nil {
-		return t.report(e, nil, Failf(ExitUsage, DidYouMean(args[0], t.names(), t.Program+" help"), "unknown command %q", args[0]))
+		return t.unknown(e, c, args, rest)
 	}
-	return t.report(e, c, t.run(e, c, args[1:]))
+	if c.Commands != nil {
+		switch {
+		case len(rest) == 0:
+			t.help(stderr, c)
+			return ExitUsage
+		case rest[0] == "-h" || rest[0] == "-help" || rest[0] == "--help":
+			t.help(stdout, c)
+			return 0
+		}
+		return t.unknown(e, c, args, rest)
+	}
+	return t.report(e, c, t.run(e, c, rest))
 }
 
-func (t *Table) find(name string) *Command {
-	for _, c := range t.Commands {
-		if c.Name == name {
-			return c
+// find goes down from the table to the command that args name, and returns what
+// follows its name. It stops at a group whose command is not known.
+func (t *Table) find(args []string) (*Command, []string) {
+	var found *Command
+	list, prefix := t.Commands, ""
+	for list != nil && len(args) > 0 {
+		i := slices.IndexFunc(list, func(c *Command) bool { return c.Name == prefix+args[0] })
+		if i < 0 {
+			break
 		}
+		found, args = list[i], args[1:]
+		list, prefix = found.Commands, found.Name+" "
 	}
-	return nil
+	return found, args
+}
+
+// unknown reports that a group, or the table if group is nil, has no command of the
+// name that follows.
+func (t *Table) unknown(e *Env, group *Command, args, rest []string) int {
+	list, help := t.Commands, t.Program+" help"
+	if group != nil {
+		list, help = group.Commands, help+" "+group.Name
+	}
+	name := args[:len(args)-len(rest)+1]
+	for _, a := range rest { // one object also on this failure
+		if a == "--" {
+			break
+		}
+		e.JSON = e.JSON || a == "-json" || a == "--json"
+	}
+	return t.report(e, nil, Failf(ExitUsage, DidYouMean(name[len(name)-1], names(list), help), "unknown command %q", strings.Join(name, " ")))
+}
+
+// All are the commands that can be run, and the groups, each before its commands.
+func (t *Table) All() (out []*Command) {
+	for _, c := range t.Commands {
+		out = append(append(out, c), c.Commands...)
+	}
+	return out
 }
 
 func (t *Table) run(e *Env, c *Command, args []string) error {

@@ -19,8 +19,11 @@ func (t *Table) Synopsis(c *Command) string { return strings.Join(t.items(c), " 
 
 // items are the parts of the usage line, between which it may be folded.
 func (t *Table) items(c *Command) []string {
-	f := t.flagsOf(c)
 	list := []string{t.Program + " " + c.Name}
+	if c.Commands != nil {
+		return append(list, "COMMAND", "[flags]", "[arguments]")
+	}
+	f := t.flagsOf(c)
 	must := map[string]bool{}
 	for _, m := range f.must {
 		must[m] = true
@@ -60,6 +63,14 @@ func (t *Table) help(w io.Writer, c *Command) {
 			p = fold(strings.Fields(p), "")
 		}
 		fmt.Fprintf(w, "\n%s\n", p)
+	}
+	if c.Commands != nil {
+		fmt.Fprintln(w)
+		for i, name := range names(c.Commands) {
+			fmt.Fprintf(w, "  %-11s %s\n", name, c.Commands[i].Short)
+		}
+		fmt.Fprintf(w, "\n%s help %s COMMAND says more.\n", t.Program, c.Name)
+		return
 	}
 	first := true
 	t.flagsOf(c).each(func(name, value, usage string) {
@@ -112,14 +123,23 @@ func (t *Table) Man(w io.Writer, c *Command, version string) {
 		}
 		return strings.Join(lines, "\n")
 	}
+	page := strings.ReplaceAll(c.Name, " ", "-")
 	fmt.Fprintf(w, ".TH %s\\-%s 1 \"\" \"%s %s\"\n.SH NAME\n%s\\-%s \\- %s\n.SH SYNOPSIS\n%s\n.SH DESCRIPTION\n",
-		strings.ToUpper(t.Program), strings.ToUpper(c.Name), t.Program, version, t.Program, c.Name, esc(c.Short), esc(t.Synopsis(c)))
+		strings.ToUpper(t.Program), strings.ToUpper(esc(page)), t.Program, version, t.Program, esc(page), esc(c.Short), esc(t.Synopsis(c)))
 	for _, p := range strings.Split(strings.TrimSpace(c.Long), "\n\n") {
 		if strings.HasPrefix(p, "  ") {
 			fmt.Fprintf(w, ".nf\n%s\n.fi\n.PP\n", esc(p))
 			continue
 		}
 		fmt.Fprintf(w, "%s\n.PP\n", esc(p))
+	}
+	if c.Commands != nil {
+		fmt.Fprint(w, ".SH COMMANDS\n")
+		for i, name := range names(c.Commands) {
+			fmt.Fprintf(w, ".TP\n\\fB%s\\fR\n%s (see\n.BR %s\\-%s\\-%s (1))\n", esc(name), esc(c.Commands[i].Short), t.Program, esc(page), esc(name))
+		}
+		fmt.Fprint(w, ".SH EXIT STATUS\n"+exitStatus)
+		return
 	}
 	fmt.Fprint(w, ".SH OPTIONS\n")
 	t.flagsOf(c).each(func(name, value, usage string) {
@@ -142,13 +162,8 @@ const exitStatus = "0 done, or verified CLEAN; 1 INVALID; 2 usage or unreadable 
 
 // Completion writes a completion script for shell: bash, zsh or fish.
 func (t *Table) Completion(w io.Writer, shell string) error {
-	names := make([]string, len(t.Commands))
-	for i, c := range t.Commands {
-		names[i] = c.Name
-	}
-	flags := func(c *Command) string {
-		var s []string
-		s = append(s, c.Words...)
+	words := func(c *Command) string {
+		s := append(names(c.Commands), c.Words...)
 		t.flagsOf(c).each(func(name, _, _ string) { s = append(s, "-"+name) })
 		return strings.Join(s, " ")
 	}
@@ -157,19 +172,28 @@ func (t *Table) Completion(w io.Writer, shell string) error {
 		if shell == "zsh" {
 			fmt.Fprintln(w, "autoload -U +X bashcompinit && bashcompinit")
 		}
-		fmt.Fprintf(w, "_%s() {\n  local cur=${COMP_WORDS[COMP_CWORD]} words=\n  if [ $COMP_CWORD -eq 1 ]; then words=%q\n  else case ${COMP_WORDS[1]} in\n", t.Program, strings.Join(names, " "))
+		// The second word decides too, once it is complete.
+		fmt.Fprintf(w, "_%s() {\n  local cur=${COMP_WORDS[COMP_CWORD]} words= second=\n  [ $COMP_CWORD -gt 2 ] && second=${COMP_WORDS[2]}\n"+
+			"  if [ $COMP_CWORD -eq 1 ]; then words=%q\n  else case \"${COMP_WORDS[1]} $second\" in\n",
+			t.Program, strings.Join(names(t.Commands), " "))
 		for _, c := range t.Commands {
-			fmt.Fprintf(w, "    %s) words=%q ;;\n", c.Name, flags(c))
+			for _, sub := range c.Commands {
+				fmt.Fprintf(w, "    %q) words=%q ;;\n", sub.Name, words(sub))
+			}
+			fmt.Fprintf(w, "    \"%s \"*) words=%q ;;\n", c.Name, words(c))
 		}
 		fmt.Fprintf(w, "  esac; fi\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -o default -F _%s %s\n", t.Program, t.Program)
 	case "fish":
 		for _, c := range t.Commands {
 			fmt.Fprintf(w, "complete -c %s -n __fish_use_subcommand -f -a %s -d %q\n", t.Program, c.Name, c.Short)
-			for _, word := range c.Words {
+			for _, word := range append(names(c.Commands), c.Words...) {
 				fmt.Fprintf(w, "complete -c %s -n '__fish_seen_subcommand_from %s' -f -a %s\n", t.Program, c.Name, word)
 			}
+		}
+		for _, c := range t.All() {
+			seen := "__fish_seen_subcommand_from " + strings.ReplaceAll(c.Name, " ", "; and __fish_seen_subcommand_from ")
 			t.flagsOf(c).each(func(name, _, usage string) {
-				fmt.Fprintf(w, "complete -c %s -n '__fish_seen_subcommand_from %s' -o %s -d %q\n", t.Program, c.Name, name, usage)
+				fmt.Fprintf(w, "complete -c %s -n '%s' -o %s -d %q\n", t.Program, seen, name, usage)
 			})
 		}
 	default:

@@ -1,6 +1,9 @@
 package cli
 
-import "flag"
+import (
+	"flag"
+	"strings"
+)
 
 // Near is the word of a list that was probably meant by word: the first with the
 // fewest edits, at most a third of its letters; "" if there is none. An edit is a
@@ -40,10 +43,10 @@ func edits(a, b []rune) int {
 	return row[len(b)]
 }
 
-// names of the commands.
-func (t *Table) names() (out []string) {
-	for _, c := range t.Commands {
-		out = append(out, c.Name)
+// names of commands, without that of their group.
+func names(list []*Command) (out []string) {
+	for _, c := range list {
+		out = append(out, c.Name[strings.LastIndexByte(c.Name, ' ')+1:])
 	}
 	return out
 }
