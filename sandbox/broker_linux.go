@@ -40,7 +40,7 @@ type recording struct {
 	journal *journal.Writer
 	store   *objects.Store
 	remove  *redact.Redactor
-	started func() error // waits until the start row is on the disk
+	started func() error // returns when the start row is on the disk
 	given   func() error // reads the baseline, to its end
 	rec     *record.Recorder
 	ground  ground
@@ -95,12 +95,22 @@ func broker(s *stage) error {
 		if err := r.buildPlain(); err != nil {
 			return err
 		}
+		if err := r.begin(r.plainHidden); err != nil {
+			return err
+		}
 		return r.record(signals)
 	}
 	if err := r.build(); err != nil {
 		return err
 	}
-	if err := r.launch(); err != nil {
+	err := r.launch()
+	if err != nil && s.Register {
+		return err // nothing was registered, and there is no row
+	}
+	if err := r.begin(r.hidden); err != nil {
+		return err
+	}
+	if err != nil {
 		r.giveUp(err)
 		return r.finish(err)
 	}
@@ -125,8 +135,10 @@ func (r *recording) record(signals <-chan os.Signal) error {
 	}
 	go r.obey(signals)
 	stop := r.reportProgress()
+	stopHeads := r.tellHeads()
 	err = r.phases()
 	stop()
+	stopHeads()
 	return r.finish(err)
 }
 
@@ -173,17 +185,42 @@ func (r *recording) open() error {
 	if r.remove, sink, err = r.protect(details); err != nil {
 		return err
 	}
-	begin := time.Now() // read for its monotonic part only
-	started := make(chan error, 1)
-	go func() { // it waits for the disk, and needs no path
-		var err error
+	write := func() (err error) {
+		begin := time.Now() // read for its monotonic part only
 		r.journal, err = journal.NewWriter(journal.Config{
 			Rows: rows, Details: sink, SaveHead: r.saveHead, Secret: r.Keep.Secret, Start: r.Start,
 			Clock: func() uint64 { return uint64(time.Since(begin)) },
 		})
-		started <- err
-	}()
+		return err
+	}
+	if r.Register { // what it is registered with is in the start row
+		r.started = func() error {
+			if err := r.register(); err != nil {
+				return err
+			}
+			return write()
+		}
+		return nil
+	}
+	started := make(chan error, 1)
+	go func() { started <- write() }() // it waits for the disk, and needs no path
 	r.started = func() error { return <-started }
+	return nil
+}
+
+// begin takes the start row as written: from here on there is something to close.
+func (r *recording) begin(hidden func(string) bool) error {
+	if err := r.started(); err != nil {
+		return err
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	r.rec = record.New(record.Options{
+		Handles: int(min(limit.Cur, 1<<20) / 2),
+		Log:     r.journal, Store: r.store, Proc: r.proc, Roots: r.Start.Roots, Workspace: r.Workspace, Hidden: hidden, Remove: r.remove,
+	})
 	return nil
 }
 
@@ -227,17 +264,6 @@ func (r *recording) build() error {
 	for _, s := range tree.Skipped {
 		r.Skipped = append(r.Skipped, s.Path+": "+s.Reason)
 	}
-	if err := r.started(); err != nil {
-		return err
-	}
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return err
-	}
-	r.rec = record.New(record.Options{
-		Handles: int(min(limit.Cur, 1<<20) / 2),
-		Log:     r.journal, Store: r.store, Proc: r.proc, Roots: r.Start.Roots, Workspace: r.Workspace, Hidden: r.hidden, Remove: r.remove,
-	})
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err

@@ -18,7 +18,6 @@ import (
 	"github.com/cleanrun-dev/cleanrun/journal"
 	brokerpkg "github.com/cleanrun-dev/cleanrun/sandbox/internal/broker"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/mounts"
-	"github.com/cleanrun-dev/cleanrun/sandbox/internal/record"
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/snapshot"
 )
 
@@ -51,17 +50,6 @@ func (r *recording) buildPlain() error {
 	if r.index, err = snapshot.Copy(r.Plain.Source, r.Workspace); err != nil {
 		return err
 	}
-	if err := r.started(); err != nil {
-		return err
-	}
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return err
-	}
-	r.rec = record.New(record.Options{
-		Handles: int(min(limit.Cur, 1<<20) / 2),
-		Log:     r.journal, Store: r.store, Proc: r.proc, Roots: r.Start.Roots, Workspace: r.Workspace, Hidden: r.plainHidden, Remove: r.remove,
-	})
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err

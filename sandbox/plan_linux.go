@@ -42,10 +42,12 @@ type stage struct {
 	Tests     string           // outside folder of the hidden tests, "" for none
 	Timeouts  [3]time.Duration // by phase
 	Limits    Limits
-	Cgroup    bool   // pid 1 starts in the cgroup of descriptor cgroupFD
-	Plain     *plain // of a run without namespaces
-	Landlock  int    // version that the start row names, 0 for none
-	Began     int64  // when Run was called, nanoseconds of CLOCK_MONOTONIC
+	Cgroup    bool          // pid 1 starts in the cgroup of descriptor cgroupFD
+	Plain     *plain        // of a run without namespaces
+	Landlock  int           // version that the start row names, 0 for none
+	Register  bool          // ask the launcher before row 0 is written
+	Heads     time.Duration // tell it heads, at least after this time; 0 tells none
+	Began     int64         // when Run was called, nanoseconds of CLOCK_MONOTONIC
 }
 
 // blind is what this backend does not see, by id (spec/recorder.md).

@@ -30,9 +30,12 @@ type message struct {
 	Rows   uint64
 	Phase  journal.Phase
 	Result *Result
-	Error  string
-	What   string // of an Unavailable, or whatCommand
-	Hint   string
+	// Register asks to be registered before the run starts; Head is what is on the disk.
+	Register bool
+	Head     *journal.Head
+	Error    string
+	What     string // of an Unavailable, or whatCommand
+	Hint     string
 }
 
 // whatCommand marks the message of a NotExecuted.
@@ -79,9 +82,16 @@ func choose(ctx context.Context, c Config) (*Result, error) {
 		return nil, refused("RunDir", "an existing folder", err.Error(), "make it first")
 	}
 	c.Backend = Backend
+	asked := false
+	if register := c.Register; register != nil {
+		c.Register = func(ctx context.Context, s *journal.Start) error {
+			asked = true
+			return register(ctx, s)
+		}
+	}
 	res, err := run(ctx, c)
 	var why *Unavailable
-	if !errors.As(err, &why) {
+	if !errors.As(err, &why) || asked {
 		return res, err
 	}
 	after, err := os.ReadDir(c.RunDir)
@@ -117,6 +127,10 @@ func run(ctx context.Context, c Config) (*Result, error) {
 	}
 	if err := s.keepSecret(c.Recipients); err != nil {
 		return nil, err
+	}
+	registrar := newRegistrar(&c, s)
+	if c.Head != nil {
+		s.Heads = headEvery
 	}
 	group, err := s.limit()
 	if err != nil {
@@ -177,8 +191,11 @@ func run(ctx context.Context, c Config) (*Result, error) {
 	stop := make(chan struct{})
 	defer close(stop)
 	go forwardSignals(ctx, control, stop)
-	res, err := receive(control, c.Progress)
+	res, err := receive(control, listeners{c.Progress, c.Head, func() { registrar.answer(ctx, s.Start, control) }})
 	werr := <-ended
+	if failed := registrar.end(); failed != nil {
+		res, err = nil, &NotRegistered{failed}
+	}
 	if errors.Is(werr, exec.ErrWaitDelay) {
 		werr = nil
 	}
@@ -338,8 +355,15 @@ func forwardSignals(ctx context.Context, control *os.File, stop <-chan struct{})
 	}
 }
 
+// listeners are told what the broker says while it works.
+type listeners struct {
+	progress func(Progress)
+	head     func(journal.Head)
+	register func()
+}
+
 // receive reads the broker's messages until it ends.
-func receive(control *os.File, progress func(Progress)) (*Result, error) {
+func receive(control *os.File, tell listeners) (*Result, error) {
 	var res *Result
 	var failure error
 	b := make([]byte, 1<<20)
@@ -363,8 +387,12 @@ func receive(control *os.File, progress func(Progress)) (*Result, error) {
 			failure = m.failure()
 		case m.Result != nil:
 			res = m.Result
-		case progress != nil:
-			progress(Progress{Rows: m.Rows, Phase: m.Phase})
+		case m.Register:
+			tell.register()
+		case m.Head != nil:
+			tell.head(*m.Head)
+		case tell.progress != nil:
+			tell.progress(Progress{Rows: m.Rows, Phase: m.Phase})
 		}
 	}
 }

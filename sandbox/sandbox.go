@@ -26,6 +26,7 @@
 package sandbox
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -116,6 +117,17 @@ type Config struct {
 	Backend string
 	Chosen  func(backend string, why error)
 
+	// Register, if not nil, is asked once, with the complete start row, when the
+	// set-up has succeeded and before row 0 is written and any program starts. It sets
+	// Registration and Freshness, or leaves both nil; nothing else that it changes
+	// counts. After an error nothing runs, and Run returns a *NotRegistered. Its context
+	// ends when the run is stopped meanwhile. Once it was asked, no second backend is
+	// tried: that one would have another start row.
+	Register func(context.Context, *journal.Start) error
+	// Head, if not nil, is told a head whose rows are on the disk, whenever there are
+	// 1,000 new rows, or new rows and 30 seconds, since the last. It must not wait.
+	Head func(journal.Head)
+
 	Stdin          io.Reader // of the agent; nil is /dev/null; an *os.File is passed as it is
 	Stdout, Stderr io.Writer // of all phases; nil discards
 	Progress       func(Progress)
@@ -201,6 +213,14 @@ type NotExecuted struct{ Err error }
 
 func (e *NotExecuted) Error() string { return fmt.Sprintf("sandbox: %v", e.Err) }
 func (e *NotExecuted) Unwrap() error { return e.Err }
+
+// NotRegistered says that Config.Register failed, so that nothing ran.
+type NotRegistered struct{ Err error }
+
+func (e *NotRegistered) Error() string {
+	return fmt.Sprintf("sandbox: the run was not registered: %v", e.Err)
+}
+func (e *NotRegistered) Unwrap() error { return e.Err }
 
 // Refused says that a configuration cannot be run as it is.
 type Refused struct {
