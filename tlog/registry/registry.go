@@ -67,5 +67,6 @@ type Logged struct {
 type Proofs struct {
 	Checkpoint  []byte       // signed note with the cosignatures that the log collected
 	Inclusion   [][][32]byte // a path for each index asked for, in that order
+	Receipt     []byte       // COSE receipt of inclusion of the last index, in this checkpoint's tree; nil if none was asked for
 	Consistency [][]byte     // a COSE receipt for each older size asked for, in that order
 }
