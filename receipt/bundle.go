@@ -17,6 +17,7 @@ const (
 	MemberEvidence  Member = "evidence.cbor"       // evidence pack
 	MemberProof     Member = "proof.cbor"          // compact proof
 	MemberLogProof  Member = "log.tlog-proof"      // inclusion in a log
+	MemberLog       Member = "log.cbor"            // entries of the run in that log, see LogMember
 	MemberTimestamp Member = "timestamp.tsr"       // RFC 3161 token
 	MemberReceipt2  Member = "receipt2.cose"       // second required signature over the statement
 )
@@ -34,6 +35,7 @@ var members = []struct {
 	{MemberEvidence, 2 << 30, false},
 	{MemberProof, 16 << 20, false},
 	{MemberLogProof, 64 << 10, false},
+	{MemberLog, MaxLogMember, false},
 	{MemberTimestamp, 64 << 10, false},
 	{MemberReceipt2, MaxReceipt, false},
 }
@@ -54,6 +56,7 @@ type Bundle struct {
 	Evidence  []byte
 	Proof     []byte
 	LogProof  []byte
+	Log       []byte
 	Timestamp []byte
 	Receipt2  []byte
 }
@@ -72,6 +75,8 @@ func (b *Bundle) member(name Member) *[]byte {
 		return &b.Proof
 	case MemberLogProof:
 		return &b.LogProof
+	case MemberLog:
+		return &b.Log
 	case MemberTimestamp:
 		return &b.Timestamp
 	default:

@@ -1,98 +1,71 @@
+// Package receipt signs and checks the signed parts of a clean-run receipt:
+// COSE_Sign1 (RFC 9052), DSSE, COSE receipts of a log (RFC 9942) and the
+// *.cleanrun bundle that carries them. It works on bytes. spec/bundle.md and
+// spec/log.md are the wire formats.
+//
+// Limits first. The package says who signed which bytes and nothing about
+// whether they are true; deriving the verdict is attest's business. It knows no
+// certificates, no clock and no revocation: a key is trusted because a policy
+// file pins it. A key, a name or a key id inside a file is never trusted. It
+// knows two algorithms, Ed25519 and ECDSA P-256 with SHA-256, and one encoding
+// of every object.
+//
+// Parsing gives an Unverified or UnverifiedEnvelope; Verify with a pinned key
+// gives a Signed or Envelope. Only those hold a payload that somebody signed.
+//
+//	u, err := receipt.ParseSign1(receipt.KindReceipt, b.Receipt)
+//	s, err := u.Verify(runnerKey)
+//	e, err := receipt.ParseDSSE(b.Statement)
+//	v, err := e.Verify(runnerKey)
+//	err = receipt.SamePayload(s.Payload(), v.Payload())
 package receipt
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"unicode/utf8"
+	"strings"
 
 	"github.com/fxamacker/cbor/v2"
 	"github.com/veraison/go-cose"
-
-	"github.com/cleanrun-dev/cleanrun/internal/dcbor"
-)
-
-// Kind says what a COSE_Sign1 of ours is. It fixes typ and content type, so a
-// signature over one kind is never taken for another.
-type Kind uint8
-
-const (
-	KindReceipt    Kind = iota + 1 // receipt.cose, receipt2.cose: an in-toto Statement signed by the runner
-	KindSealedSet                  // task.sealed: a sealed set signed by the owner
-	KindBenchmark                  // head of a benchmark's seal, signed by the owner; sub is the benchmark
-	KindSubmission                 // submission.cose: an in-toto Statement over many receipts; sub is the submission id
-)
-
-type kindFields struct {
-	object      string
-	typ         string // label 16, RFC 9596: the whole object
-	contentType string // label 3: the payload
-	max         int    // bytes of the whole object
-}
-
-var kinds = map[Kind]kindFields{
-	KindReceipt:    {"receipt", "application/cleanrun-receipt+cose", PayloadType, MaxReceipt},
-	KindSealedSet:  {"sealed set", "application/cleanrun-sealed-set+cose", "application/cleanrun-sealed-set+cbor", MaxSealedSet},
-	KindBenchmark:  {"benchmark seal", "application/cleanrun-benchmark+cose", "application/cleanrun-benchmark+cbor", MaxBenchmark},
-	KindSubmission: {"submission", "application/cleanrun-submission+cose", PayloadType, MaxSubmission},
-}
-
-func (k Kind) String() string {
-	if f, ok := kinds[k]; ok {
-		return f.object
-	}
-	return fmt.Sprintf("kind %d", uint8(k))
-}
-
-// Largest COSE_Sign1 of each kind, and longest sub claim, in bytes.
-const (
-	MaxReceipt    = 64 << 10
-	MaxSealedSet  = 64 << 20
-	MaxBenchmark  = 16 << 10 // the head alone
-	MaxSubmission = 64 << 20
-	MaxSubject    = 512
-)
-
-// Labels of the protected header (RFC 9052, 9596, 9597). It holds these five
-// and no other.
-const (
-	labelAlg         int64 = 1
-	labelCrit        int64 = 2
-	labelContentType int64 = 3
-	labelKid         int64 = 4
-	labelClaims      int64 = 15
-	labelTyp         int64 = 16
-)
-
-// CWT claims in the header (RFC 8392); RFC 9943, section 6, demands both.
-const (
-	claimIss int64 = 1
-	claimSub int64 = 2
 )
 
 // Sign1 signs payload and returns the tagged COSE_Sign1 (RFC 9052, section 4.2)
 // with iss = the key's name and sub = subject. The same input gives the same
 // bytes if the signer is deterministic. What it returns, ParseSign1 accepts.
+// KindSeal and KindSubmit are made by SignHashEnvelope.
 func Sign1(kind Kind, s Signer, subject string, payload []byte) ([]byte, error) {
 	f, ok := kinds[kind]
-	if !ok {
-		return nil, refuse(StageType, kind.String(), "a known kind", "")
+	if !ok || f.preimages != nil {
+		return nil, refuse(StageType, kind.String(), "a known kind that carries its payload", "")
 	}
+	return sign1(kind, s, subject, payload, cose.ProtectedHeader{labelContentType: f.contentType})
+}
+
+// SignHashEnvelope signs the SHA-256 digest of another object of ours in place of
+// the object (RFC 9995). preimageType is the Type of the object's kind: of
+// KindSealedSet or KindBenchmark for KindSeal, of KindSubmission for KindSubmit.
+func SignHashEnvelope(kind Kind, s Signer, subject, preimageType string, digest [32]byte) ([]byte, error) {
+	if kinds[kind].preimages == nil {
+		return nil, refuse(StageType, kind.String(), "a kind that is a hash envelope", "")
+	}
+	return sign1(kind, s, subject, digest[:], cose.ProtectedHeader{labelHashAlg: hashSHA256, labelPreimage: preimageType})
+}
+
+// sign1 adds to header what all kinds have.
+func sign1(kind Kind, s Signer, subject string, payload []byte, header cose.ProtectedHeader) ([]byte, error) {
+	f := kinds[kind]
 	key := s.Public()
 	kid := key.Thumbprint()
+	header[labelAlg] = int64(key.Alg())
+	header[labelKid] = kid[:]
+	header[labelClaims] = cose.CWTClaims{claimIss: key.Name(), claimSub: subject}
+	header[labelTyp] = f.typ
 	msg := cose.Sign1Message{
-		Headers: cose.Headers{
-			Protected: cose.ProtectedHeader{
-				labelAlg:         int64(key.Alg()),
-				labelContentType: f.contentType,
-				labelKid:         kid[:],
-				labelClaims:      cose.CWTClaims{claimIss: key.Name(), claimSub: subject},
-				labelTyp:         f.typ,
-			},
-			Unprotected: cose.UnprotectedHeader{},
-		},
+		Headers: cose.Headers{Protected: header, Unprotected: cose.UnprotectedHeader{}},
 		Payload: payload,
 	}
 	if err := msg.Sign(nil, nil, coseSigner{s}); err != nil {
@@ -140,14 +113,19 @@ type Unauthenticated struct {
 	Issuer  string   // name of that key; COSE only
 	Subject string   // COSE only
 	Payload []byte
+
+	// PreimageType is what a hash envelope says its payload is the SHA-256 of,
+	// as Kind.Type; "" in other objects.
+	PreimageType string
 }
 
 // Signed is a COSE_Sign1 whose signature verified under a pinned key.
 type Signed struct {
-	kind    Kind
-	key     PublicKey
-	subject string
-	payload []byte
+	kind     Kind
+	key      PublicKey
+	subject  string
+	payload  []byte
+	preimage string
 }
 
 // Payload is the signed content.
@@ -156,6 +134,10 @@ func (s *Signed) Payload() []byte { return s.payload }
 // Subject is the signed sub claim: the run id in a receipt, benchmark/task in a
 // sealed set.
 func (s *Signed) Subject() string { return s.subject }
+
+// PreimageType is the Type of the kind whose SHA-256 the payload of a hash
+// envelope is, or "".
+func (s *Signed) PreimageType() string { return s.preimage }
 
 // Key is the pinned key that verified.
 func (s *Signed) Key() PublicKey { return s.key }
@@ -187,16 +169,24 @@ func ParseSign1(kind Kind, data []byte) (*Unverified, error) {
 	return u, nil
 }
 
+// parseFrame reads the array under the tag.
+func parseFrame(data []byte) (frame sign1Frame, _ *Error) {
+	// Tag 98 is COSE_Sign, whose signatures are made in another context.
+	if !bytes.HasPrefix(data, []byte{0xd2, 0x84}) {
+		return frame, refuse(StageTag, fmt.Sprintf("%x", data[:min(2, len(data))]), "d284: tag 18 over an array of four", "")
+	}
+	if err := decode(data[1:], &frame); err != nil {
+		return frame, err
+	}
+	return frame, nil
+}
+
 func parseSign1(f kindFields, data []byte) (*Unverified, *Error) {
 	if len(data) == 0 || len(data) > f.max {
 		return nil, refuse(StageSize, fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("1 to %d", f.max), "")
 	}
-	// Tag 98 is COSE_Sign, whose signatures are made in another context.
-	if !bytes.HasPrefix(data, []byte{0xd2, 0x84}) {
-		return nil, refuse(StageTag, fmt.Sprintf("%x", data[:min(2, len(data))]), "d284: tag 18 over an array of four", "")
-	}
-	var frame sign1Frame
-	if err := decode(data[1:], &frame); err != nil {
+	frame, err := parseFrame(data)
+	if err != nil {
 		return nil, err
 	}
 	if !bytes.Equal(frame.Unprotected, []byte{0xa0}) {
@@ -219,6 +209,9 @@ func parseSign1(f kindFields, data []byte) (*Unverified, *Error) {
 	if err != nil {
 		return nil, err
 	}
+	if f.preimages != nil && len(payload) != sha256.Size {
+		return nil, refuse(StagePayload, fmt.Sprintf("a digest of %d bytes", len(payload)), "32 bytes, a SHA-256", "")
+	}
 	said.Payload = payload
 	u := &Unverified{claims: said}
 	// go-cose builds the Sig_structure from the bytes that it parsed itself.
@@ -228,115 +221,44 @@ func parseSign1(f kindFields, data []byte) (*Unverified, *Error) {
 	return u, nil
 }
 
-// parseProtected holds the header to its five labels, each of its one type.
+// parseProtected holds the header to its labels, each of its one type.
 func parseProtected(f kindFields, data []byte) (said Unauthenticated, _ *Error) {
 	var header map[int64]cbor.RawMessage
-	if err := decode(data, &header); err != nil {
+	err := decode(data, &header)
+	if err != nil {
 		return said, err
 	}
-	if v, ok := header[labelCrit]; ok {
-		return said, refuse(StageCrit, fmt.Sprintf("crit %x", clip(v)), "no crit header", "the file asks for a rule that this version does not know; use a newer cleanrun")
-	}
-	labels := []int64{labelAlg, labelContentType, labelKid, labelClaims, labelTyp}
-	for l := range header {
-		if !slices.Contains(labels, l) {
-			return said, refuse(StageHeader, fmt.Sprintf("label %d", l), "only labels 1, 3, 4, 15 and 16", "a key or certificate inside the file is never trusted; pin keys in a policy file")
-		}
-	}
-	for _, l := range labels {
-		if _, ok := header[l]; !ok {
-			stage := StageHeader
-			if l == labelAlg {
-				stage = StageAlg
-			}
-			return said, refuse(stage, fmt.Sprintf("no label %d in the protected header", l), "labels 1, 3, 4, 15 and 16", "")
-		}
-	}
-
-	var alg int64
-	if err := field(header[labelAlg], &alg, StageAlg, "an integer"); err != nil {
+	if err := exactLabels(header, f.labels()); err != nil {
 		return said, err
 	}
-	if said.Alg = Alg(alg); said.Alg != Ed25519 && said.Alg != ESP256 {
-		return said, refuse(StageAlg, said.Alg.String(), fmt.Sprintf("%v or %v", Ed25519, ESP256), "")
-	}
-
-	var kid []byte
-	if err := field(header[labelKid], &kid, StageKid, "a byte string"); err != nil {
+	if said, err = parseIdentity(header); err != nil {
 		return said, err
 	}
-	if len(kid) != len(said.Kid) {
-		return said, refuse(StageKid, fmt.Sprintf("kid of %d bytes", len(kid)), "32 bytes, a COSE key thumbprint", "")
-	}
-	said.Kid = [32]byte(kid)
-
-	const wantClaims = "{1: iss, 2: sub}, both text"
-	var claims map[int64]string
-	if err := field(header[labelClaims], &claims, StageHeader, wantClaims); err != nil {
+	if err := textField(header, labelTyp, f.typ); err != nil {
 		return said, err
 	}
-	iss, ok1 := claims[claimIss]
-	sub, ok2 := claims[claimSub]
-	if !ok1 || !ok2 || len(claims) != 2 {
-		return said, refuse(StageHeader, fmt.Sprintf("claims %x", clip(header[labelClaims])), wantClaims, "")
+	if f.preimages == nil {
+		return said, textField(header, labelContentType, f.contentType)
 	}
-	if checkName(iss) != nil {
-		return said, refuse(StageIssuer, fmt.Sprintf("iss %q", clip([]byte(iss))), "a key name", "")
-	}
-	if err := checkSubject(sub); err != nil {
+	var hash int64
+	if err := field(header[labelHashAlg], &hash, StageAlg, "an integer"); err != nil {
 		return said, err
 	}
-	said.Issuer, said.Subject = iss, sub
-
-	for _, t := range []struct {
-		label int64
-		want  string
-	}{{labelTyp, f.typ}, {labelContentType, f.contentType}} {
-		var got string
-		if err := field(header[t.label], &got, StageType, "text"); err != nil {
-			return said, err
-		}
-		if got != t.want {
-			return said, refuse(StageType, fmt.Sprintf("%q in label %d", clip([]byte(got)), t.label), fmt.Sprintf("%q", t.want), "this is another kind of file")
-		}
+	if hash != hashSHA256 {
+		return said, refuse(StageAlg, fmt.Sprintf("payload hash algorithm %d", hash), fmt.Sprintf("%d, SHA-256", hashSHA256), "")
+	}
+	if err := field(header[labelPreimage], &said.PreimageType, StageType, "text"); err != nil {
+		return said, err
+	}
+	types := make([]string, len(f.preimages))
+	for i, k := range f.preimages {
+		types[i] = k.Type()
+	}
+	if !slices.Contains(types, said.PreimageType) {
+		return said, refuse(StageType, fmt.Sprintf("%q in label %d", clip([]byte(said.PreimageType)), labelPreimage), strings.Join(types, " or "), "")
 	}
 	return said, nil
 }
-
-// field decodes one header value, which the decoding of the map left unread.
-func field(raw []byte, v any, stage Stage, want string) *Error {
-	err := decode(raw, v)
-	if err == nil || err.Stage == StageCanonical {
-		return err
-	}
-	return refuse(stage, fmt.Sprintf("%x (%s)", clip(raw), err.Got), want, "")
-}
-
-func checkSubject(sub string) *Error {
-	ok := sub != "" && len(sub) <= MaxSubject && utf8.ValidString(sub)
-	for _, r := range sub {
-		ok = ok && r >= ' ' && r != 0x7f
-	}
-	if !ok {
-		return refuse(StageHeader, fmt.Sprintf("sub %q", clip([]byte(sub))), fmt.Sprintf("1 to %d bytes of text without control characters", MaxSubject), "")
-	}
-	return nil
-}
-
-// decode tells malformed CBOR from a second spelling of good CBOR.
-func decode(data []byte, v any) *Error {
-	err := dcbor.Unmarshal(data, v)
-	if err == nil {
-		return nil
-	}
-	if errors.Is(err, dcbor.ErrNotCanonical) {
-		return refuse(StageCanonical, err.Error(), "the deterministic encoding", "")
-	}
-	return refuse(StageCBOR, err.Error(), "strict CBOR of the shape in spec/bundle.md", "")
-}
-
-// clip bounds what an error quotes.
-func clip(b []byte) []byte { return b[:min(len(b), 64)] }
 
 // Unauthenticated shows what the object says before any key has verified it.
 func (u *Unverified) Unauthenticated() Unauthenticated { return u.claims }
@@ -358,7 +280,7 @@ func (u *Unverified) Verify(key PublicKey) (*Signed, error) {
 		}
 		return nil, refuse(StageSignature, err.Error(), "a signature by "+key.Name(), "").in(object)
 	}
-	return &Signed{u.kind, key, u.claims.Subject, u.claims.Payload}, nil
+	return &Signed{u.kind, key, u.claims.Subject, u.claims.Payload, u.claims.PreimageType}, nil
 }
 
 // matchKey compares what an object says of its key with the pinned key.

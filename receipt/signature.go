@@ -12,6 +12,30 @@ import (
 	"math/big"
 )
 
+// A Signer holds a private key. Package keys has signers for key files and for
+// key management services.
+type Signer interface {
+	// Public is the key under which signatures verify, with its name.
+	Public() PublicKey
+	// Sign signs the message itself, not a digest of it. The signature has 64
+	// bytes: R || S of Ed25519 (RFC 8032), or big-endian r || s of ECDSA over
+	// SHA-256 with s in the lower half (see PublicKey.Verify).
+	Sign(message []byte) ([]byte, error)
+}
+
+// signChecked signs and verifies before it lets the signature out: a faulted
+// deterministic signature can give the private key away.
+func signChecked(s Signer, message []byte) ([]byte, error) {
+	sig, err := s.Sign(message)
+	if err != nil {
+		return nil, fmt.Errorf("signing with %s: %w", s.Public().Name(), err)
+	}
+	if err := s.Public().Verify(message, sig); err != nil {
+		return nil, fmt.Errorf("signer %s made a signature that its own key refuses: %w", s.Public().Name(), err)
+	}
+	return sig, nil
+}
+
 // SignatureSize is the length of every signature in a COSE_Sign1: both
 // algorithms have 64 bytes.
 const SignatureSize = 64
@@ -121,13 +145,25 @@ func FromDER(der []byte) ([]byte, error) {
 			return nil, refuse(StageSignature, "r or s out of range", "both from 1 to n-1", "")
 		}
 	}
-	if v.S.Cmp(p256HalfN) > 0 {
-		v.S.Sub(p256N, v.S)
-	}
 	sig := make([]byte, SignatureSize)
 	v.R.FillBytes(sig[:32])
 	v.S.FillBytes(sig[32:])
-	return sig, nil
+	return lowerS(sig), nil
+}
+
+// lowerS gives the r || s with s in the lower half. Other bytes are returned as
+// they are.
+func lowerS(sig []byte) []byte {
+	if len(sig) != SignatureSize {
+		return sig
+	}
+	s := new(big.Int).SetBytes(sig[32:])
+	if s.Cmp(p256HalfN) <= 0 || s.Cmp(p256N) >= 0 {
+		return sig
+	}
+	low := bytes.Clone(sig)
+	s.Sub(p256N, s).FillBytes(low[32:])
+	return low
 }
 
 // toDER is the inverse of FromDER for a signature that verified.

@@ -1,6 +1,7 @@
 package receipt
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -11,6 +12,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+
+	"github.com/fxamacker/cbor/v2"
 
 	"github.com/cleanrun-dev/cleanrun/internal/dcbor"
 )
@@ -249,6 +252,88 @@ func (k PublicKey) thumbprint() [32]byte {
 		panic(err) // integers and byte strings always encode
 	}
 	return sha256.Sum256(b)
+}
+
+// coseKeyOKP and coseKeyEC2 are whole COSE_Keys (RFC 9052, section 7): kid and alg
+// beside what the thumbprint covers.
+type (
+	coseKeyOKP struct {
+		Kty int64  `cbor:"1,keyasint"`
+		Kid []byte `cbor:"2,keyasint"`
+		Alg int64  `cbor:"3,keyasint"`
+		Crv int64  `cbor:"-1,keyasint"`
+		X   []byte `cbor:"-2,keyasint"`
+	}
+	coseKeyEC2 struct {
+		Kty int64  `cbor:"1,keyasint"`
+		Kid []byte `cbor:"2,keyasint"`
+		Alg int64  `cbor:"3,keyasint"`
+		Crv int64  `cbor:"-1,keyasint"`
+		X   []byte `cbor:"-2,keyasint"`
+		Y   []byte `cbor:"-3,keyasint"`
+	}
+)
+
+// COSEKey is k as a COSE_Key (RFC 9052, section 7) in deterministic CBOR, with the
+// thumbprint as kid. A COSE_Key holds no name. The zero key has none: nil.
+func COSEKey(k PublicKey) []byte {
+	raw := []byte(k.raw)
+	var key any
+	switch k.alg {
+	case Ed25519:
+		key = coseKeyOKP{1, k.thumb[:], int64(k.alg), 6, raw}
+	case ESP256:
+		key = coseKeyEC2{2, k.thumb[:], int64(k.alg), 1, raw[1:33], raw[33:65]}
+	default:
+		return nil
+	}
+	b, err := dcbor.Marshal(key)
+	if err != nil {
+		panic(err) // integers and byte strings always encode
+	}
+	return b
+}
+
+// COSEKeySet is the COSE_KeySet of keys, in their order. Zero keys are left out.
+func COSEKeySet(keys []PublicKey) []byte {
+	set := []cbor.RawMessage{}
+	for _, k := range keys {
+		if b := COSEKey(k); b != nil {
+			set = append(set, b)
+		}
+	}
+	b, err := dcbor.Marshal(set)
+	if err != nil {
+		panic(err) // an array of items that are encoded already
+	}
+	return b
+}
+
+// ParseCOSEKey reads a COSE_Key as COSEKey writes it and gives it a name. Where
+// the bytes come from decides whether the key may be trusted: a key that a server
+// hands out is what it says of itself. The error is an *Error.
+func ParseCOSEKey(name string, data []byte) (PublicKey, error) {
+	if err := checkName(name); err != nil {
+		return PublicKey{}, err
+	}
+	var okp coseKeyOKP
+	var ec2 coseKeyEC2
+	k, err := PublicKey{}, error(nil)
+	switch {
+	case len(data) > maxVKey:
+		return k, refuse(StageSize, fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("at most %d", maxVKey), "").in("COSE key")
+	case dcbor.Unmarshal(data, &okp) == nil:
+		k, err = newEd25519(name, okp.X)
+	case dcbor.Unmarshal(data, &ec2) == nil:
+		k, err = newP256(name, append(append([]byte{4}, ec2.X...), ec2.Y...))
+	}
+	if err != nil {
+		return PublicKey{}, err
+	}
+	if again := COSEKey(k); again == nil || !bytes.Equal(again, data) {
+		return PublicKey{}, refuse(StageVKey, fmt.Sprintf("%x", clip(data)), "a COSE_Key of Ed25519 or P-256 with labels 1, 2, 3 and the key's own", "kid is the thumbprint, alg is -19 or -9").in("COSE key")
+	}
+	return k, nil
 }
 
 // Fingerprint is the first half of a thumbprint for a person to compare: eight

@@ -159,6 +159,7 @@ func (v *verifier) checkMembers() (string, error) {
 		data []byte
 	}{
 		{receipt.MemberLogProof, v.bundle.LogProof},
+		{receipt.MemberLog, v.bundle.Log},
 		{receipt.MemberTimestamp, v.bundle.Timestamp},
 	} {
 		if m.data != nil {

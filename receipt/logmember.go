@@ -1,0 +1,159 @@
+package receipt
+
+import (
+	"fmt"
+
+	"github.com/cleanrun-dev/cleanrun/internal/dcbor"
+)
+
+// LogVersion is key 1 of the member log.cbor.
+const LogVersion = "cleanrun/log/v1"
+
+// MaxLogMember is the largest log.cbor, and MaxNote the largest signed note in
+// it, in bytes.
+const (
+	MaxLogMember = 8 << 20
+	MaxNote      = 64 << 10
+)
+
+// A LogEntry is an entry of a log with the proof that a tree holds it. Which tree
+// the proof is for, the place says where the LogEntry stands.
+type LogEntry struct {
+	Statement []byte     // the entry: a COSE_Sign1
+	Index     uint64     // from 0
+	Path      [][32]byte // inclusion proof (RFC 9162, section 2.1.3.1), leaf's sibling first
+}
+
+// LogMember is the member log.cbor: what a bundle carries of the log besides the
+// proof of receipt.cose (spec/log.md). Nothing in it is verified. Proofs of
+// entries are for the tree of the checkpoint in log.tlog-proof.
+type LogMember struct {
+	Receipt     []byte     // COSE receipt: inclusion of receipt.cose
+	Seal        LogEntry   // KindSeal
+	Register    LogEntry   // KindRegister
+	Checkpoints []LogEntry // KindCheckpoint, ascending by index, may be none
+	Final       LogEntry   // KindFinal
+	Closing     []byte     // signed note: the first checkpoint asked for after FINAL had been logged
+	ToClosing   []byte     // COSE receipt: consistency of the start row's checkpoint with Closing
+	ToNewest    []byte     // COSE receipt: consistency of Closing with the checkpoint in log.tlog-proof
+}
+
+type logEntryFrame struct {
+	_         struct{} `cbor:",toarray"`
+	Statement []byte
+	Index     uint64
+	Path      [][32]byte
+}
+
+type logFrame struct {
+	Version     string          `cbor:"1,keyasint"`
+	Receipt     []byte          `cbor:"2,keyasint"`
+	Seal        logEntryFrame   `cbor:"3,keyasint"`
+	Register    logEntryFrame   `cbor:"4,keyasint"`
+	Checkpoints []logEntryFrame `cbor:"5,keyasint"`
+	Final       logEntryFrame   `cbor:"6,keyasint"`
+	Closing     []byte          `cbor:"7,keyasint"`
+	ToClosing   []byte          `cbor:"8,keyasint"`
+	ToNewest    []byte          `cbor:"9,keyasint"`
+}
+
+func (e LogEntry) frame() logEntryFrame {
+	return logEntryFrame{Statement: e.Statement, Index: e.Index, Path: e.Path}
+}
+
+func (f logEntryFrame) entry() LogEntry { return LogEntry{f.Statement, f.Index, f.Path} }
+
+// FormatLog returns the only log.cbor that holds m. It refuses what ParseLog
+// refuses.
+func FormatLog(m *LogMember) ([]byte, error) {
+	f := logFrame{
+		Version: LogVersion, Receipt: m.Receipt,
+		Seal: m.Seal.frame(), Register: m.Register.frame(), Final: m.Final.frame(),
+		Closing: m.Closing, ToClosing: m.ToClosing, ToNewest: m.ToNewest,
+	}
+	for _, c := range m.Checkpoints {
+		f.Checkpoints = append(f.Checkpoints, c.frame())
+	}
+	data, err := dcbor.Marshal(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", MemberLog, err)
+	}
+	if _, err := ParseLog(data); err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// ParseLog reads a log.cbor: the map itself, and that each statement and receipt
+// in it is well-formed and of the kind of its place. No signature is checked and
+// no proof followed. The error is an *Error.
+func ParseLog(data []byte) (*LogMember, error) {
+	if len(data) == 0 || len(data) > MaxLogMember {
+		return nil, refuse(StageSize, fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("1 to %d", MaxLogMember), "").in(string(MemberLog))
+	}
+	var f logFrame
+	if err := decode(data, &f); err != nil {
+		return nil, err.in(string(MemberLog))
+	}
+	if f.Version != LogVersion {
+		return nil, refuse(StageType, fmt.Sprintf("%q", clip([]byte(f.Version))), fmt.Sprintf("%q", LogVersion), "the bundle was made by another version").in(string(MemberLog))
+	}
+	m := &LogMember{
+		Receipt: f.Receipt, Seal: f.Seal.entry(), Register: f.Register.entry(), Final: f.Final.entry(),
+		Closing: f.Closing, ToClosing: f.ToClosing, ToNewest: f.ToNewest,
+	}
+	for i, c := range f.Checkpoints {
+		if i > 0 && c.Index <= f.Checkpoints[i-1].Index {
+			return nil, refuse(StageProof, fmt.Sprintf("CHECKPOINT at index %d after index %d", c.Index, f.Checkpoints[i-1].Index), "each index once, ascending", "").in(string(MemberLog))
+		}
+		m.Checkpoints = append(m.Checkpoints, c.entry())
+	}
+	if err := m.check(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// check looks into the parts, in the order in which they stand.
+func (m *LogMember) check() error {
+	if err := checkProof(m.Receipt, true); err != nil {
+		return err
+	}
+	entries := []LogEntry{m.Seal, m.Register}
+	kinds := []Kind{KindSeal, KindRegister}
+	for _, c := range m.Checkpoints {
+		entries, kinds = append(entries, c), append(kinds, KindCheckpoint)
+	}
+	entries, kinds = append(entries, m.Final), append(kinds, KindFinal)
+	for i, e := range entries {
+		if len(e.Path) > maxPath {
+			return refuse(StageProof, fmt.Sprintf("a path of %d hashes", len(e.Path)), fmt.Sprintf("at most %d", maxPath), "").in(kinds[i].String())
+		}
+		if _, err := ParseSign1(kinds[i], e.Statement); err != nil {
+			return err
+		}
+	}
+	if n := len(m.Closing); n == 0 || n > MaxNote {
+		return refuse(StageSize, fmt.Sprintf("a closing checkpoint of %d bytes", n), fmt.Sprintf("1 to %d", MaxNote), "").in(string(MemberLog))
+	}
+	if err := checkProof(m.ToClosing, false); err != nil {
+		return err
+	}
+	return checkProof(m.ToNewest, false)
+}
+
+// checkProof parses a COSE receipt that must be of inclusion, or of consistency.
+func checkProof(data []byte, inclusion bool) error {
+	r, err := ParseLogReceipt(data)
+	if err != nil {
+		return err
+	}
+	if got := r.claims.Inclusion != nil; got != inclusion {
+		want := "of consistency"
+		if inclusion {
+			want = "of inclusion"
+		}
+		return refuse(StageProof, "a proof of the other sort", "a proof "+want, "").in(logReceiptObject)
+	}
+	return nil
+}
