@@ -153,17 +153,17 @@ func (w WitnessKey) find(v *Verified) (l line, timestamp uint64, ok bool, err er
 	if !ok {
 		return l, 0, false, nil
 	}
-	timestamp, err = w.check(&v.u, l)
+	timestamp, err = w.check(v, l)
 	return l, timestamp, err == nil, err
 }
 
 // check verifies a line of this key: 8 bytes of time and a signature.
-func (w WitnessKey) check(u *Unverified, l line) (uint64, error) {
+func (w WitnessKey) check(v *Verified, l line) (uint64, error) {
 	if len(l.sig) < 8 {
 		return 0, badSignature(l, fmt.Errorf("%d bytes", len(l.sig)))
 	}
 	timestamp := binary.BigEndian.Uint64(l.sig)
-	msg, bad := w.message(u, timestamp)
+	msg, bad := w.message(v, timestamp)
 	if bad != nil {
 		return 0, bad
 	}
@@ -181,25 +181,22 @@ func (w WitnessKey) check(u *Unverified, l line) (uint64, error) {
 
 // message is what a cosignature signs. That of ML-DSA-44 leaves extension lines
 // out; nothing here gives them a meaning.
-func (w WitnessKey) message(u *Unverified, timestamp uint64) ([]byte, *Error) {
+func (w WitnessKey) message(v *Verified, timestamp uint64) ([]byte, *Error) {
 	if timestamp > maxTimestamp {
 		return nil, refuse(StageSignature, fmt.Sprintf("timestamp %d", timestamp), "below 2^63", "")
 	}
-	c := u.checkpoint
 	if w.typ == TypeEd25519 {
-		return fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s", timestamp, u.text), nil
+		return fmt.Appendf(nil, "cosignature/v1\ntime %d\n%s", timestamp, v.u.text), nil
 	}
-	if len(c.Origin) > 255 {
-		return nil, refuse(StageSignature, fmt.Sprintf("an ML-DSA-44 cosignature of an origin of %d bytes", len(c.Origin)), "at most 255", "")
-	}
+	// Both names are those of keys, of at most maxName bytes.
 	msg := append([]byte("subtree/v1\n\x00"), byte(len(w.name)))
 	msg = append(msg, w.name...)
 	msg = binary.BigEndian.AppendUint64(msg, timestamp)
-	msg = append(msg, byte(len(c.Origin)))
-	msg = append(msg, c.Origin...)
+	msg = append(msg, byte(len(v.u.checkpoint.Origin)))
+	msg = append(msg, v.u.checkpoint.Origin...)
 	msg = binary.BigEndian.AppendUint64(msg, 0) // start
-	msg = binary.BigEndian.AppendUint64(msg, c.Size)
-	return append(msg, c.Root[:]...), nil
+	msg = binary.BigEndian.AppendUint64(msg, v.u.checkpoint.Size)
+	return append(msg, v.u.checkpoint.Root[:]...), nil
 }
 
 // A Cosigner holds a witness's private key.
@@ -227,8 +224,8 @@ func typedKey(k receipt.PublicKey) ([]byte, error) {
 	if err := checkLogKey(k); err != nil {
 		return nil, refuse(StageKey, fmt.Sprintf("a witness key of %v", k.Alg()), "Ed25519", "ML-DSA-44 keys are made by NewMLDSA44Cosigner")
 	}
-	vkey := k.String()
-	blob, err := base64.StdEncoding.DecodeString(vkey[strings.LastIndex(vkey, "+")+1:])
+	// The third part: base64 has plus signs of its own.
+	blob, err := base64.StdEncoding.DecodeString(strings.SplitN(k.String(), "+", 3)[2])
 	if err != nil {
 		return nil, err
 	}
@@ -259,7 +256,7 @@ func (c *Cosigner) Cosign(v *Verified, timestamp uint64) ([]byte, error) {
 	if timestamp == 0 {
 		return nil, refuse(StageSignature, "timestamp 0", "the time of cosigning", "a cosignature without a time counts for no quorum")
 	}
-	msg, bad := c.key.message(&v.u, timestamp)
+	msg, bad := c.key.message(v, timestamp)
 	if bad != nil {
 		return nil, bad
 	}
@@ -269,7 +266,7 @@ func (c *Cosigner) Cosign(v *Verified, timestamp uint64) ([]byte, error) {
 	}
 	l := line{c.key.name, c.key.id, append(binary.BigEndian.AppendUint64(nil, timestamp), sig...)}
 	// A faulted signature can give the private key away.
-	if _, err := c.key.check(&v.u, l); err != nil {
+	if _, err := c.key.check(v, l); err != nil {
 		return nil, err
 	}
 	return []byte(l.String()), nil
