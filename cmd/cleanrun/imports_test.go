@@ -51,11 +51,12 @@ var mayImport = map[string][]string{
 	"submission":        {"attest", "contraband", "internal/jcs", "internal/merkle"},
 	"audit":             {"verify", "submission", "receipt", "attest", "internal/regular"},
 	"tlog":              {"receipt"},
+	"tlog/entry":        {"attest", "internal/dcbor", "journal", "receipt", "submission"},
 	"scanner":           {"journal", "contraband", "internal/canon", "internal/views", "internal/manifest", "attest", "internal/bucket", "internal/dcbor", "internal/objects", "internal/regular", "internal/vault", "scope"},
 }
 
 // pure packages build for js/wasm and know no clock, network, process or log.
-var pure = []string{"attest", "compact", "contraband", "scope", "receipt", "verify", "journal", "submission", "disclosure"}
+var pure = []string{"attest", "compact", "contraband", "scope", "receipt", "verify", "journal", "submission", "disclosure", "tlog/entry"}
 
 var forbidden = []string{"net", "net/http", "os/exec", "log", "log/slog",
 	"github.com/sigstore/sigstore", "google.golang.org/protobuf", "github.com/google/trillian", "github.com/in-toto/attestation"}
