@@ -42,7 +42,7 @@ type logEntryFrame struct {
 	_         struct{} `cbor:",toarray"`
 	Statement []byte
 	Index     uint64
-	Path      [][32]byte
+	Path      [][]byte // of 32 bytes each
 }
 
 type logFrame struct {
@@ -58,10 +58,20 @@ type logFrame struct {
 }
 
 func (e LogEntry) frame() logEntryFrame {
-	return logEntryFrame{Statement: e.Statement, Index: e.Index, Path: e.Path}
+	return logEntryFrame{Statement: e.Statement, Index: e.Index, Path: hashes(e.Path)}
 }
 
-func (f logEntryFrame) entry() LogEntry { return LogEntry{f.Statement, f.Index, f.Path} }
+// entry reads a frame: a path of hashes, a statement of the kind.
+func (f logEntryFrame) entry(k Kind) (e LogEntry, _ error) {
+	path, err := hashes32(f.Path)
+	if err != nil {
+		return e, err.in(k.String())
+	}
+	if _, err := ParseSign1(k, f.Statement); err != nil {
+		return e, err
+	}
+	return LogEntry{f.Statement, f.Index, path}, nil
+}
 
 // FormatLog returns the only log.cbor that holds m. It refuses what ParseLog
 // refuses.
@@ -98,48 +108,45 @@ func ParseLog(data []byte) (*LogMember, error) {
 	if f.Version != LogVersion {
 		return nil, refuse(StageType, fmt.Sprintf("%q", clip([]byte(f.Version))), fmt.Sprintf("%q", LogVersion), "the bundle was made by another version").in(string(MemberLog))
 	}
-	m := &LogMember{
-		Receipt: f.Receipt, Seal: f.Seal.entry(), Register: f.Register.entry(), Final: f.Final.entry(),
-		Closing: f.Closing, ToClosing: f.ToClosing, ToNewest: f.ToNewest,
+	return f.member()
+}
+
+// member looks into the parts, in the order in which they stand.
+func (f *logFrame) member() (*LogMember, error) {
+	m := &LogMember{Receipt: f.Receipt, Closing: f.Closing, ToClosing: f.ToClosing, ToNewest: f.ToNewest}
+	err := checkProof(m.Receipt, true)
+	if err != nil {
+		return nil, err
+	}
+	if m.Seal, err = f.Seal.entry(KindSeal); err != nil {
+		return nil, err
+	}
+	if m.Register, err = f.Register.entry(KindRegister); err != nil {
+		return nil, err
 	}
 	for i, c := range f.Checkpoints {
 		if i > 0 && c.Index <= f.Checkpoints[i-1].Index {
-			return nil, refuse(StageProof, fmt.Sprintf("CHECKPOINT at index %d after index %d", c.Index, f.Checkpoints[i-1].Index), "each index once, ascending", "").in(string(MemberLog))
+			return nil, refuse(StageProof, fmt.Sprintf("a CHECKPOINT at index %d after one at %d", c.Index, f.Checkpoints[i-1].Index), "each index once, ascending", "").in(string(MemberLog))
 		}
-		m.Checkpoints = append(m.Checkpoints, c.entry())
+		e, err := c.entry(KindCheckpoint)
+		if err != nil {
+			return nil, err
+		}
+		m.Checkpoints = append(m.Checkpoints, e)
 	}
-	if err := m.check(); err != nil {
+	if m.Final, err = f.Final.entry(KindFinal); err != nil {
+		return nil, err
+	}
+	if n := len(m.Closing); n == 0 || n > MaxNote {
+		return nil, refuse(StageSize, fmt.Sprintf("a closing checkpoint of %d bytes", n), fmt.Sprintf("1 to %d", MaxNote), "").in(string(MemberLog))
+	}
+	if err := checkProof(m.ToClosing, false); err != nil {
+		return nil, err
+	}
+	if err := checkProof(m.ToNewest, false); err != nil {
 		return nil, err
 	}
 	return m, nil
-}
-
-// check looks into the parts, in the order in which they stand.
-func (m *LogMember) check() error {
-	if err := checkProof(m.Receipt, true); err != nil {
-		return err
-	}
-	entries := []LogEntry{m.Seal, m.Register}
-	kinds := []Kind{KindSeal, KindRegister}
-	for _, c := range m.Checkpoints {
-		entries, kinds = append(entries, c), append(kinds, KindCheckpoint)
-	}
-	entries, kinds = append(entries, m.Final), append(kinds, KindFinal)
-	for i, e := range entries {
-		if len(e.Path) > maxPath {
-			return refuse(StageProof, fmt.Sprintf("a path of %d hashes", len(e.Path)), fmt.Sprintf("at most %d", maxPath), "").in(kinds[i].String())
-		}
-		if _, err := ParseSign1(kinds[i], e.Statement); err != nil {
-			return err
-		}
-	}
-	if n := len(m.Closing); n == 0 || n > MaxNote {
-		return refuse(StageSize, fmt.Sprintf("a closing checkpoint of %d bytes", n), fmt.Sprintf("1 to %d", MaxNote), "").in(string(MemberLog))
-	}
-	if err := checkProof(m.ToClosing, false); err != nil {
-		return err
-	}
-	return checkProof(m.ToNewest, false)
 }
 
 // checkProof parses a COSE receipt that must be of inclusion, or of consistency.

@@ -46,17 +46,18 @@ type Consistency struct {
 }
 
 // inclusionFrame and consistencyFrame are the two as they stand in a COSE receipt
-// (RFC 9942, sections 5.2 and 5.3).
+// (RFC 9942, sections 5.2 and 5.3). The decoder would pad a short hash to an array,
+// so paths are slices here.
 type (
 	inclusionFrame struct {
 		_           struct{} `cbor:",toarray"`
 		Size, Index uint64
-		Path        [][32]byte
+		Path        [][]byte
 	}
 	consistencyFrame struct {
 		_            struct{} `cbor:",toarray"`
 		Older, Newer uint64
-		Path         [][32]byte
+		Path         [][]byte
 	}
 )
 
@@ -98,13 +99,13 @@ func (c Consistency) check() *Error {
 // is the sub claim of the entry. That the path does lead there is the caller's to
 // know: the entry is not seen. What it returns, ParseLogReceipt accepts.
 func SignInclusion(s Signer, sub string, in Inclusion, root [32]byte) ([]byte, error) {
-	return signLogReceipt(s, sub, root, labelInclusion, inclusionFrame{Size: in.Size, Index: in.Index, Path: in.Path})
+	return signLogReceipt(s, sub, root, labelInclusion, inclusionFrame{Size: in.Size, Index: in.Index, Path: hashes(in.Path)})
 }
 
 // SignConsistency signs the newer root together with the path from an older one
 // (RFC 9942, section 5.3). sub is the log's own name.
 func SignConsistency(s Signer, c Consistency, root [32]byte) ([]byte, error) {
-	return signLogReceipt(s, s.Public().Name(), root, labelConsistency, consistencyFrame{Older: c.Older, Newer: c.Newer, Path: c.Path})
+	return signLogReceipt(s, s.Public().Name(), root, labelConsistency, consistencyFrame{Older: c.Older, Newer: c.Newer, Path: hashes(c.Path)})
 }
 
 func signLogReceipt(s Signer, sub string, root [32]byte, sort int64, frame any) ([]byte, error) {
@@ -319,4 +320,19 @@ func hashes(path [][32]byte) [][]byte {
 		out[i] = path[i][:]
 	}
 	return out
+}
+
+// hashes32 is the inverse of hashes, for at most maxPath hashes.
+func hashes32(path [][]byte) ([][32]byte, *Error) {
+	if len(path) > maxPath {
+		return nil, refuse(StageProof, fmt.Sprintf("a path of %d hashes", len(path)), fmt.Sprintf("at most %d", maxPath), "")
+	}
+	var out [][32]byte
+	for _, h := range path {
+		if len(h) != sha256.Size {
+			return nil, refuse(StageProof, fmt.Sprintf("a hash of %d bytes", len(h)), "32 bytes", "")
+		}
+		out = append(out, [32]byte(h))
+	}
+	return out, nil
 }

@@ -276,14 +276,22 @@ func (c *LogReceiptClaims) parseProofs(p Profile, data []byte) *Error {
 		if err := p.field(in[0], &f, StageProof, "[size, index, path], hashes of 32 bytes"); err != nil {
 			return err
 		}
-		c.Inclusion = &Inclusion{f.Size, f.Index, f.Path}
+		path, err := hashes32(f.Path)
+		if err != nil {
+			return err
+		}
+		c.Inclusion = &Inclusion{f.Size, f.Index, path}
 		return c.Inclusion.check()
 	}
 	var f consistencyFrame
 	if err := p.field(con[0], &f, StageProof, "[older size, newer size, path], hashes of 32 bytes"); err != nil {
 		return err
 	}
-	c.Consistency = &Consistency{f.Older, f.Newer, f.Path}
+	path, err := hashes32(f.Path)
+	if err != nil {
+		return err
+	}
+	c.Consistency = &Consistency{f.Older, f.Newer, path}
 	return c.Consistency.check()
 }
 

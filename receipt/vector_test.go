@@ -109,10 +109,14 @@ func runVectors(t *testing.T, folder string, least int, check func(t *testing.T,
 }
 
 func TestVectorsCOSE(t *testing.T) {
-	runVectors(t, "cose", 80, func(t *testing.T, v vector) error {
-		kind := receipt.KindReceipt
-		if v.head["kind"] == receipt.KindSealedSet.String() {
-			kind = receipt.KindSealedSet
+	kinds := make(map[string]receipt.Kind)
+	for k := receipt.KindReceipt; k.Type() != ""; k++ {
+		kinds[k.String()] = k
+	}
+	runVectors(t, "cose", 115, func(t *testing.T, v vector) error {
+		kind, ok := kinds[v.head["kind"]]
+		if !ok {
+			t.Fatalf("kind %q is none", v.head["kind"])
 		}
 		u, err := receipt.ParseSign1(kind, v.data)
 		if err != nil {
@@ -121,6 +125,36 @@ func TestVectorsCOSE(t *testing.T) {
 		s, err := u.Verify(v.key(t, "key"))
 		if err == nil && len(s.Payload()) == 0 {
 			t.Error("verified, but no payload")
+		}
+		return err
+	})
+}
+
+func TestVectorsLogReceipt(t *testing.T) {
+	root := func(t *testing.T, v vector, name string) [32]byte {
+		b := unhex(t, v.head[name])
+		if len(b) != 32 {
+			t.Fatalf("%s of %d bytes", name, len(b))
+		}
+		return [32]byte(b)
+	}
+	runVectors(t, "logreceipt", 80, func(t *testing.T, v vector) error {
+		r, err := receipt.ParseLogReceipt(v.data)
+		if err != nil {
+			return err
+		}
+		log := v.key(t, "log")
+		if v.head["older"] != "" {
+			got, err := r.VerifyConsistency(log, root(t, v, "older"), root(t, v, "newer"))
+			if err == nil && (got.Root() != root(t, v, "newer") || got.Consistency() == nil || got.Log() != log) {
+				t.Errorf("verified another thing: %+v", got)
+			}
+			return err
+		}
+		entry := unhex(t, v.head["entry"])
+		got, err := r.VerifyInclusion(log, entry)
+		if err == nil && (got.Root() != must(r.InclusionRoot(entry))(t) || got.Inclusion() == nil || got.Log() != log || got.Size() != got.Inclusion().Size) {
+			t.Errorf("verified another thing: %+v", got)
 		}
 		return err
 	})
@@ -141,7 +175,7 @@ func TestVectorsDSSE(t *testing.T) {
 }
 
 func TestVectorsBundle(t *testing.T) {
-	runVectors(t, "bundle", 40, func(t *testing.T, v vector) error {
+	runVectors(t, "bundle", 41, func(t *testing.T, v vector) error {
 		var second *receipt.PublicKey
 		if v.head["second"] != "" {
 			k := v.key(t, "second")

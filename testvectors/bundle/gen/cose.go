@@ -237,8 +237,8 @@ func coseVectors() []vector {
 	add("signature-63-bytes", "signature", "", "last byte missing", sign1{key: runner, resign: func(t []byte) []byte { return runner.sign(t)[:63] }}.bytes())
 	add("signature-65-bytes", "signature", "", "a zero after it", sign1{key: runner, resign: func(t []byte) []byte { return append(runner.sign(t), 0) }}.bytes())
 	add("ed25519-s-plus-l", "signature", "72", "S + L", sign1{key: runner, resign: func(t []byte) []byte { return sPlusL(runner.sign(t)) }}.bytes())
-	one := append([]byte{1}, make([]byte, 31)...)
-	add("ed25519-low-order-r", "signature", "72", "R is the neutral element; the equation holds", sign1{key: runner, resign: func(t []byte) []byte { return runner.nonceZero(t, one) }}.bytes())
+	neutral := append([]byte{1}, make([]byte, 31)...)
+	add("ed25519-low-order-r", "signature", "72", "R is the neutral element; the equation holds", sign1{key: runner, resign: func(t []byte) []byte { return runner.nonceZero(t, neutral) }}.bytes())
 	notOne := append(append([]byte{0xee}, bytes.Repeat([]byte{0xff}, 30)...), 0x7f)
 	add("ed25519-non-canonical-r", "signature", "72", "R is the neutral element, with y = p+1", sign1{key: runner, resign: func(t []byte) []byte { return runner.nonceZero(t, notOne) }}.bytes())
 

@@ -15,7 +15,7 @@ func TestCommittedVectors(t *testing.T) {
 	if err := write(dir); err != nil {
 		t.Fatal(err)
 	}
-	for _, folder := range []string{"cose", "dsse", "bundle"} {
+	for _, folder := range []string{"cose", "dsse", "logreceipt", "bundle"} {
 		want, err := filepath.Glob(filepath.Join(dir, folder, "*.txt"))
 		if err != nil || len(want) < 40 {
 			t.Fatalf("%s: generated %d files, %v", folder, len(want), err)

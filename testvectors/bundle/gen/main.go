@@ -1,5 +1,5 @@
-// Command gen writes the test vectors of testvectors/cose, testvectors/dsse and
-// testvectors/bundle. It imports nothing of this module: what it writes comes
+// Command gen writes the test vectors of testvectors/cose, dsse, logreceipt and
+// bundle. It imports nothing of this module: what it writes comes
 // from the specifications alone.
 //
 //	go run ./testvectors/bundle/gen testvectors
@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -48,7 +49,7 @@ func (v vector) text() string {
 }
 
 func all() []vector {
-	return append(append(coseVectors(), dsseVectors()...), bundleVectors()...)
+	return slices.Concat(coseVectors(), entryVectors(), dsseVectors(), logReceiptVectors(), bundleVectors())
 }
 
 func write(root string) error {

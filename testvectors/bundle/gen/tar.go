@@ -86,7 +86,7 @@ func bundleVectors() []vector {
 	}
 
 	add("ok-small", "ok", "", "the three required members", small)
-	add("ok-full", "ok", "", "every member", tarball(rc, st, se, ev, file{name: "proof.cbor", data: []byte{0x80}}, file{name: "log.tlog-proof", data: []byte("c2sp.org/tlog-proof@v1\n")}, file{name: "timestamp.tsr", data: bytes.Repeat([]byte{0x30}, 512)}, r2))
+	add("ok-full", "ok", "", "every member", tarball(rc, st, se, ev, file{name: "proof.cbor", data: []byte{0x80}}, file{name: "log.tlog-proof", data: []byte("c2sp.org/tlog-proof@v1\n")}, file{name: "log.cbor", data: []byte{0xa0}}, file{name: "timestamp.tsr", data: bytes.Repeat([]byte{0x30}, 512)}, r2))
 	add("empty", "not-a-bundle", "61", "no bytes", nil)
 	add("text", "not-a-bundle", "", "a text file", []byte("this is no bundle\n"))
 	add("gzip", "not-a-bundle", "", "begins as gzip does", append([]byte{0x1f, 0x8b, 8, 0}, small...))
@@ -94,6 +94,7 @@ func bundleVectors() []vector {
 	add("gnu-magic", "not-a-bundle", "", "GNU tar's own format", with(func(m []file) { m[0].magic = "ustar  \x00" }))
 	add("order", "member", "", "task.sealed before statement.dsse.json", tarball(rc, se, st))
 	add("evidence-after-proof", "member", "", "evidence.cbor after proof.cbor", tarball(rc, st, se, file{name: "proof.cbor", data: []byte{0x80}}, ev))
+	add("log-before-log-proof", "member", "", "log.cbor before log.tlog-proof", tarball(rc, st, se, file{name: "log.cbor", data: []byte{0xa0}}, file{name: "log.tlog-proof", data: []byte("c2sp.org/tlog-proof@v1\n")}))
 	add("repeated", "member", "59", "statement.dsse.json twice", tarball(rc, st, st, se))
 	add("unknown", "member", "62", "a member readme.txt", tarball(rc, st, se, file{name: "readme.txt", data: []byte("hi")}))
 	add("path-up", "member", "", "a member ../evil", tarball(rc, st, se, file{name: "../evil", data: []byte("hi")}))
