@@ -61,7 +61,7 @@ func ParseLogProof(data []byte) (*LogProof, error) {
 	if !ok || !ok2 {
 		return nil, bad(clip(lines[1]), "index and a decimal number without leading zeros, below 2^64", "")
 	}
-	p := &LogProof{Index: index, Checkpoint: note}
+	p := &LogProof{Index: index, Checkpoint: bytes.Clone(note)}
 	if len(lines)-2 > merkle.MaxPath {
 		return nil, refuse(StageSize, fmt.Sprintf("%d hashes", len(lines)-2), fmt.Sprintf("at most %d", merkle.MaxPath), "")
 	}
