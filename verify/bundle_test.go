@@ -64,6 +64,8 @@ type kit struct {
 	part                  func(*receipt.Part)     // breaks that part
 	digest                func(*fixture.Run)      //
 	attestWith            func(*contraband.Set)   // changes the set after the run was recorded
+	logging               *fixture.Logging        // the run is logged
+	took                  uint64                  // seconds between the first checkpoints of the log
 }
 
 func newKit() *kit {
@@ -159,7 +161,16 @@ func (k *kit) make(t testing.TB) []byte {
 	if k.sealDigest != nil {
 		bound = *k.sealDigest
 	}
-	r := fixture.NewRun(set, bound, k.start)
+	start := k.start
+	if k.logging != nil {
+		start = func(s *journal.Start) {
+			if k.start != nil {
+				k.start(s)
+			}
+			k.logging.Registered(s, sealed)
+		}
+	}
+	r := fixture.NewRun(set, bound, start)
 	if k.digest != nil {
 		k.digest(r)
 	}
@@ -172,6 +183,9 @@ func (k *kit) make(t testing.TB) []byte {
 	pack, err := r.Pack()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if k.logging != nil {
+		k.logging.Ended(pack, k.took)
 	}
 	good := pack.Bytes()
 	if k.attestWith != nil {
@@ -211,6 +225,9 @@ func (k *kit) make(t testing.TB) []byte {
 		if b.Receipt2, err = receipt.Sign1(receipt.KindReceipt, k.second, sub, data); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if k.logging != nil {
+		k.logging.Attested(b)
 	}
 	if k.bundle != nil {
 		k.bundle(b)

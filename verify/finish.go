@@ -42,6 +42,10 @@ func (v *verifier) decide() {
 		v.note("sealed by the party being judged, for all that is known: the owner is not pinned")
 	}
 	r.Verdict, r.Exit = Undecided, ExitUndecided
+	if v.open != nil {
+		v.note("%s: %s", v.open.ID, v.open.Detail)
+		return
+	}
 	if v.runner == nil || v.owner == nil || v.selfSealed() || v.derived == nil {
 		return
 	}
@@ -60,7 +64,7 @@ func (v *verifier) describe() {
 	r.Run, r.Score, r.Phases, r.Grader, r.Counts, r.Coverage = &p.Run, p.Score, p.Phases, p.Grader, &p.Counts, &p.Coverage
 	r.Agent, r.Model = p.Asserted.Agent, p.Asserted.Model
 	r.Checked = &Checked{Level: levels[v.rederived()], Rederived: v.rederived(), Events: p.Journal.Size, Digests: p.Evidence.Digests, Bytes: p.Coverage.Seen}
-	r.Assurance = &Assurance{Level: "L0", Detail: "self-run: nothing was logged before the run"}
+	r.Assurance = v.assurance()
 	r.CountsAs = countsAs(p.Score, v.derived.Verdict)
 	v.why()
 	v.attested()

@@ -195,6 +195,21 @@ func (v *verifier) checkInclusion() (string, error) {
 	return fmt.Sprintf("set %d of %d under the owner's root", p.Index, v.head.Tasks), nil
 }
 
+// checkPeriod compares the key period. An old period's key may be public or in the
+// wrong hands: what was judged under it says nothing of today.
+func (v *verifier) checkPeriod() (string, error) {
+	if v.policy == nil || v.policy.Period == "" {
+		return "", skipped("no key period is required")
+	}
+	if got, want := v.set.Period, v.policy.Period; got != want {
+		return "", &undecided{
+			fmt.Sprintf("period of the sealed set: got %q, want %q, as the policy requires: it is expired or superseded", got, want),
+			"ask for a run under the seal of that period",
+		}
+	}
+	return v.set.Period, nil
+}
+
 func (v *verifier) checkOwnerKey() (string, error) {
 	if v.policy == nil || len(v.policy.Owners) == 0 {
 		return "", v.unpinned("owner")

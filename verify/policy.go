@@ -2,12 +2,15 @@ package verify
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/cleanrun-dev/cleanrun/receipt"
+	"github.com/cleanrun-dev/cleanrun/tlog/proof"
 )
 
 // MaxPolicy is the largest policy file in bytes.
@@ -28,16 +31,36 @@ type Policy struct {
 	// been replaced after failures of infrastructure. It speaks of submissions:
 	// package audit checks it, Verify does not.
 	InfrastructureRate int
+	// Period is the key period that a sealed set must be of: one of another period
+	// is expired or superseded. "" is any.
+	Period string
 
-	rated bool // InfrastructureRate was given
+	// Log holds the log, witness, group and quorum lines, nil without a log line. A
+	// bundle that is not logged in one of these logs is then undecided.
+	Log *proof.Policy
+	// CheckpointInterval is how many seconds of rows may pass before they are in a
+	// logged checkpoint; 0 is any number.
+	CheckpointInterval uint64
+	// Freshness is how many seconds a logged run may take beside its own duration,
+	// DefaultFreshness if 0.
+	Freshness uint64
 }
+
+// DefaultFreshness is an hour in seconds.
+const DefaultFreshness = 3600
 
 // Words of "require" lines.
 const (
-	requireFull   = "full-evidence"
-	requireSecond = "second-signature"
-	requireRate   = "infrastructure-rate"
+	requireFull      = "full-evidence"
+	requireSecond    = "second-signature"
+	requireRate      = "infrastructure-rate"
+	requirePeriod    = "period"
+	requireInterval  = "checkpoint-interval"
+	requireFreshness = "freshness"
 )
+
+// maxSeconds is a year: more is a mistake.
+const maxSeconds = 31_536_000
 
 // A PolicyError says which line of a policy is wrong. Line 0 is the whole file.
 type PolicyError struct {
@@ -62,7 +85,7 @@ func ParsePolicy(data []byte) (*Policy, error) {
 	if len(data) > MaxPolicy {
 		return nil, &PolicyError{Got: fmt.Sprintf("%d bytes", len(data)), Want: fmt.Sprintf("at most %d", MaxPolicy)}
 	}
-	p := new(Policy)
+	p := &reader{given: map[string]bool{}}
 	number := 0
 	for line := range bytes.Lines(data) {
 		number++
@@ -71,16 +94,43 @@ func ParsePolicy(data []byte) (*Policy, error) {
 			return nil, err
 		}
 	}
-	if len(p.Owners) == 0 && len(p.Runners) == 0 {
-		return nil, &PolicyError{Got: "no key", Want: "at least one owner or runner line", Hint: "a policy that trusts nobody checks nothing; cleanrun keygen prints policy lines"}
+	if err := p.done(); err != nil {
+		return nil, err
 	}
-	if p.SecondSignature && len(p.Runners) < 2 {
-		return nil, &PolicyError{Got: fmt.Sprintf("require %s with %d runner keys", requireSecond, len(p.Runners)), Want: "at least two runner lines"}
-	}
-	return p, nil
+	return &p.Policy, nil
 }
 
-func (p *Policy) line(text string) *PolicyError {
+// A reader reads a policy line by line.
+type reader struct {
+	Policy
+	given map[string]bool // requirements
+	log   proof.Policy
+}
+
+// done checks what only the whole file shows.
+func (p *reader) done() *PolicyError {
+	if len(p.Owners) == 0 && len(p.Runners) == 0 {
+		return &PolicyError{Got: "no key", Want: "at least one owner or runner line", Hint: "a policy that trusts nobody checks nothing; cleanrun keygen prints policy lines"}
+	}
+	if p.SecondSignature && len(p.Runners) < 2 {
+		return &PolicyError{Got: fmt.Sprintf("require %s with %d runner keys", requireSecond, len(p.Runners)), Want: "at least two runner lines"}
+	}
+	if err := p.log.Done(); err != nil {
+		return logLine(err)
+	}
+	if len(p.log.Logs) > 0 {
+		p.Log = &p.log
+		return nil
+	}
+	for _, word := range []string{requireInterval, requireFreshness} {
+		if p.given[word] {
+			return &PolicyError{Got: fmt.Sprintf("require %s without a log line", word), Want: "a log line", Hint: "name the log that runs must be registered in"}
+		}
+	}
+	return nil
+}
+
+func (p *reader) line(text string) *PolicyError {
 	for i := range len(text) {
 		if c := text[i]; (c < ' ' && c != '\t') || c > '~' {
 			return &PolicyError{Got: fmt.Sprintf("byte 0x%02x", c), Want: "printable ASCII, spaces and tabs", Hint: "save the file as plain text with LF line ends"}
@@ -90,31 +140,25 @@ func (p *Policy) line(text string) *PolicyError {
 	if len(words) == 0 || words[0][0] == '#' {
 		return nil
 	}
-	if words[0] == "require" && len(words) > 1 && words[1] == requireRate {
-		return p.rate(words)
-	}
-	if len(words) > 2 && (words[0] == "owner" || words[0] == "runner" || words[0] == "require") {
-		return &PolicyError{Got: fmt.Sprintf("%d words", len(words)), Want: words[0] + " and one word"}
-	}
 	switch words[0] {
 	case "owner":
-		return p.key(&p.Owners, words)
+		return key(&p.Owners, words)
 	case "runner":
-		return p.key(&p.Runners, words)
+		return key(&p.Runners, words)
 	case "require":
-		return p.require(words)
+		return p.require(words[1:])
 	case "log", "witness", "group", "quorum":
-		return &PolicyError{
-			Got: fmt.Sprintf("%q", words[0]), Want: "owner, runner or require",
-			Hint: "this version of cleanrun does not check logs and witnesses, so it refuses a policy that asks for them",
+		if err := p.log.Line(words); err != nil {
+			return logLine(err)
 		}
+		return nil
 	}
-	return &PolicyError{Got: fmt.Sprintf("%q", words[0]), Want: "owner, runner or require"}
+	return &PolicyError{Got: fmt.Sprintf("%q", words[0]), Want: "owner, runner, require, log, witness, group or quorum"}
 }
 
-func (p *Policy) key(keys *[]receipt.PublicKey, words []string) *PolicyError {
+func key(keys *[]receipt.PublicKey, words []string) *PolicyError {
 	if len(words) != 2 {
-		return &PolicyError{Got: words[0] + " without a key", Want: words[0] + " and a vkey"}
+		return &PolicyError{Got: fmt.Sprintf("%d words", len(words)), Want: words[0] + " and a vkey"}
 	}
 	k, err := receipt.ParseVKey(words[1])
 	if err != nil {
@@ -129,32 +173,64 @@ func (p *Policy) key(keys *[]receipt.PublicKey, words []string) *PolicyError {
 	return nil
 }
 
-func (p *Policy) require(words []string) *PolicyError {
-	known := map[string]*bool{requireFull: &p.FullEvidence, requireSecond: &p.SecondSignature}
-	if len(words) != 2 || known[words[1]] == nil {
-		return &PolicyError{Got: fmt.Sprintf("%q", strings.Join(words, " ")), Want: fmt.Sprintf("require %s, require %s or require %s N", requireFull, requireSecond, requireRate)}
+// require reads what stands behind the word require: a requirement, and its value
+// if it has one.
+func (p *reader) require(words []string) *PolicyError {
+	flags := map[string]*bool{requireFull: &p.FullEvidence, requireSecond: &p.SecondSignature}
+	values := map[string]func(string) *PolicyError{
+		requireRate:      func(v string) *PolicyError { return percent(&p.InfrastructureRate, v) },
+		requirePeriod:    func(v string) *PolicyError { p.Period = v; return nil },
+		requireInterval:  func(v string) *PolicyError { return seconds(&p.CheckpointInterval, v) },
+		requireFreshness: func(v string) *PolicyError { return seconds(&p.Freshness, v) },
 	}
-	if *known[words[1]] {
-		return &PolicyError{Got: fmt.Sprintf("require %s again", words[1]), Want: "each requirement once"}
+	if len(words) == 0 || flags[words[0]] == nil && values[words[0]] == nil {
+		known := slices.Sorted(maps.Keys(flags))
+		known = append(known, slices.Sorted(maps.Keys(values))...)
+		return &PolicyError{Got: fmt.Sprintf("%q", strings.Join(append([]string{"require"}, words...), " ")), Want: "require and one of " + strings.Join(known, ", ")}
 	}
-	*known[words[1]] = true
+	name := words[0]
+	if p.given[name] {
+		return &PolicyError{Got: fmt.Sprintf("require %s again", name), Want: "each requirement once"}
+	}
+	p.given[name] = true
+	if flag := flags[name]; flag != nil {
+		if len(words) != 1 {
+			return &PolicyError{Got: fmt.Sprintf("%d words", len(words)+1), Want: fmt.Sprintf("require %s alone", name)}
+		}
+		*flag = true
+		return nil
+	}
+	if len(words) != 2 {
+		return &PolicyError{Got: fmt.Sprintf("%d words", len(words)+1), Want: fmt.Sprintf("require %s and one value", name)}
+	}
+	return values[name](words[1])
+}
+
+// logLine turns an error of a log, witness, group or quorum line into one of the
+// file.
+func logLine(err error) *PolicyError {
+	var e *proof.Error
+	if !errors.As(err, &e) {
+		return &PolicyError{Got: err.Error(), Want: "a line of c2sp.org/tlog-policy"}
+	}
+	return &PolicyError{Got: e.Got, Want: e.Want, Hint: e.Hint}
+}
+
+func percent(to *int, word string) *PolicyError {
+	n, err := strconv.Atoi(word)
+	if err != nil || n < 0 || n > 100 || strconv.Itoa(n) != word {
+		return &PolicyError{Got: fmt.Sprintf("%q", word), Want: "a whole number of percent from 0 to 100"}
+	}
+	*to = n
 	return nil
 }
 
-// rate reads "require infrastructure-rate N".
-func (p *Policy) rate(words []string) *PolicyError {
-	want := "require " + requireRate + " and a whole number of percent from 0 to 100"
-	if len(words) != 3 {
-		return &PolicyError{Got: fmt.Sprintf("%d words", len(words)), Want: want}
+func seconds(to *uint64, word string) *PolicyError {
+	n, err := strconv.ParseUint(word, 10, 64)
+	if err != nil || n < 1 || n > maxSeconds || strconv.FormatUint(n, 10) != word {
+		return &PolicyError{Got: fmt.Sprintf("%q", word), Want: fmt.Sprintf("a whole number of seconds from 1 to %d", maxSeconds)}
 	}
-	n, err := strconv.Atoi(words[2])
-	if err != nil || n < 0 || n > 100 || strconv.Itoa(n) != words[2] {
-		return &PolicyError{Got: fmt.Sprintf("%q", words[2]), Want: want}
-	}
-	if p.rated {
-		return &PolicyError{Got: "require " + requireRate + " again", Want: "each requirement once"}
-	}
-	p.InfrastructureRate, p.rated = n, true
+	*to = n
 	return nil
 }
 

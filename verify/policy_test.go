@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cleanrun-dev/cleanrun/internal/fixture"
 	"github.com/cleanrun-dev/cleanrun/verify"
 )
 
@@ -22,6 +23,8 @@ func TestParsePolicy(t *testing.T) {
 		t.Fatalf("got %+v", p)
 	}
 	o, r := "owner "+owner.public.String()+"\n", "runner "+runner.public.String()+"\n"
+	log := fixture.NewLog("log.example/1", 1)
+	l, w := "log "+log.Key.Public().String()+"\n", log.Witnesses[0].Key().String()
 	cases := []struct {
 		name, text string
 		line       int
@@ -57,6 +60,22 @@ func TestParsePolicy(t *testing.T) {
 		{"rate with a sign", o + "require infrastructure-rate 2%\n", 2},
 		{"rate and more", o + "require infrastructure-rate 2 3\n", 2},
 		{"rate twice", o + "require infrastructure-rate 2\nrequire infrastructure-rate 0\n", 3},
+		{"period missing", o + "require period\n", 2},
+		{"period of two words", o + "require period 2026 1\n", 2},
+		{"interval without a log", o + "require checkpoint-interval 60\n", 0},
+		{"freshness without a log", o + "require freshness 60\n", 0},
+		{"log without quorum", o + l, 0},
+		{"log again", o + l + l, 3},
+		{"witness line cut", o + l + "witness w1\n", 3},
+		{"quorum of nobody known", o + l + "quorum w1\n", 3},
+		{"quorum twice", o + l + "quorum none\nquorum none\n", 4},
+		{"RT79 one witness key under two names", o + l + "witness a " + w + "\nwitness b " + w + "\n", 4},
+		{"RT79 one key in two groups", o + l + "witness a " + w + "\ngroup g any a\ngroup h any a\n", 5},
+		{"interval of 0", o + l + "quorum none\nrequire checkpoint-interval 0\n", 4},
+		{"interval above a year", o + l + "quorum none\nrequire checkpoint-interval 31536001\n", 4},
+		{"interval twice", o + l + "quorum none\nrequire checkpoint-interval 1\nrequire checkpoint-interval 1\n", 5},
+		{"freshness in another spelling", o + l + "quorum none\nrequire freshness 060\n", 4},
+		{"freshness missing", o + l + "quorum none\nrequire freshness\n", 4},
 		{"too long", strings.Repeat("#", verify.MaxPolicy+1), 0},
 	}
 	for _, c := range cases {
@@ -71,12 +90,12 @@ func TestParsePolicy(t *testing.T) {
 	if p, err := verify.ParsePolicy([]byte(o + "require infrastructure-rate 7\n")); err != nil || p.InfrastructureRate != 7 {
 		t.Errorf("got %+v, %v, want a rate of 7", p, err)
 	}
-	for _, word := range []string{"log", "witness", "group", "quorum"} {
-		_, err := verify.ParsePolicy([]byte(word + " x y\n"))
-		var e *verify.PolicyError
-		if !errors.As(err, &e) || !strings.Contains(e.Hint, "does not check logs") {
-			t.Errorf("%s: got %v", word, err)
-		}
+	if p.Log != nil {
+		t.Errorf("got %+v of a policy without a log line", p.Log)
+	}
+	p, err = verify.ParsePolicy([]byte(o + "require period 2026-2\n" + l + "witness w1 " + w + "\nquorum w1\nrequire checkpoint-interval 60\nrequire freshness 600\n"))
+	if err != nil || p.Log == nil || len(p.Log.Logs) != 1 || p.Log.Quorum != "w1" || p.CheckpointInterval != 60 || p.Freshness != 600 || p.Period != "2026-2" {
+		t.Errorf("got %+v, %v", p, err)
 	}
 }
 
@@ -95,7 +114,7 @@ func TestSpecPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(p.Owners) != 1 || len(p.Runners) != 2 || !p.FullEvidence || !p.SecondSignature {
+	if len(p.Owners) != 1 || len(p.Runners) != 2 || !p.FullEvidence || !p.SecondSignature || p.Log == nil || len(p.Log.Witnesses) != 3 || p.CheckpointInterval != 60 {
 		t.Errorf("got %+v", p)
 	}
 }

@@ -38,6 +38,7 @@ const (
 	CheckOwnerKey    = "owner-key"          // it names a pinned owner key
 	CheckOwnerSig    = "owner-signature"    // that key signed it
 	CheckInclusion   = "seal-inclusion"     // the owner's benchmark head covers the set
+	CheckPeriod      = "key-period"         // the set is of the key period that the policy names
 	CheckSeal        = "seal-digest"        // the statement names this task.sealed
 	CheckEvidenceSum = "evidence-digest"    // the statement names this evidence.cbor
 	CheckEvidence    = "evidence"           // rows, head, entries, digests and tree hold together
@@ -46,6 +47,15 @@ const (
 	CheckSubject     = "subject"            // subject and sub name this journal's head and run
 	CheckVerdict     = "verdict"            // the stored verdict is the derived one
 	CheckFields      = "statement-fields"   // so is everything else that the statement says
+
+	CheckLogMembers     = "log-members"     // what a logged bundle carries is all there, and in its one form
+	CheckLogCheckpoints = "log-checkpoints" // the checkpoints are of one log, of growing size, and by the pinned key
+	CheckLogInclusion   = "log-inclusion"   // the entries are in the log, and its checkpoints are of one tree
+	CheckLogEntries     = "log-entries"     // the entries are of this run and its seal, by their keys
+	CheckLogOrder       = "log-order"       // they were logged in the order in which things must have happened
+	CheckLogWitnesses   = "log-witnesses"   // the policy's quorum of witnesses saw each checkpoint
+	CheckLogTimes       = "log-times"       // at times that fit the run
+	CheckLogInterval    = "log-interval"    // no stretch of rows was kept back for longer than the policy allows
 )
 
 // Status of a check.
@@ -55,6 +65,9 @@ const (
 	OK      Status = "ok"
 	Failed  Status = "failed"
 	Skipped Status = "skipped" // the detail says why
+	// Open is a check that could not be decided, so that the result is UNDECIDED
+	// unless a check fails. The detail says why.
+	Open Status = "undecided"
 )
 
 // A Check is one named check. At most one fails: those after it are skipped,
@@ -105,10 +118,36 @@ type Checked struct {
 	Bytes     uint64 `json:"bytes"` // of content
 }
 
+// Levels of assurance.
+const (
+	L0 = "L0" // the runner's word for when things happened
+	L1 = "L1" // sealed and registered before the run, in a witnessed log
+)
+
 // Assurance is derived from what is present, never read from a field.
 type Assurance struct {
 	Level  string `json:"level"`
 	Detail string `json:"detail"`
+}
+
+// A Logged is where and when a run was logged, as far as the log checks got.
+type Logged struct {
+	Origin      string `json:"origin"`
+	Pinned      bool   `json:"pinned"`      // the policy pins the log, and it signed the checkpoints
+	Size        uint64 `json:"size"`        // of the newest checkpoint
+	Index       uint64 `json:"index"`       // of the receipt
+	Seal        uint64 `json:"seal"`        // index
+	Register    uint64 `json:"register"`    // index
+	Final       uint64 `json:"final"`       // index
+	Checkpoints int    `json:"checkpoints"` // of the run
+	Witnesses   int    `json:"witnesses"`   // that cosigned, of the log's three checkpoints the least
+	Of          int    `json:"of"`          // witnesses that the policy names
+	Registered  uint64 `json:"registered"`  // unix seconds by which the quorum had seen the registration; 0 without a quorum
+	Closed      uint64 `json:"closed"`      // and by which it had seen the end of the run
+	// Interval is the longest time in milliseconds between two rows that one
+	// checkpoint of the run covers and the one before does not; nil if the rows are
+	// not there.
+	Interval *uint64 `json:"interval"`
 }
 
 // A Report is what Verify found. Fields other than Checks are filled as far as
@@ -139,6 +178,8 @@ type Report struct {
 	Trusted    []string            `json:"trusted"` // what a compact proof leaves to the runner's word; empty of a full re-derivation
 	NotCovered []string            `json:"notCovered"`
 	Assurance  *Assurance          `json:"assurance,omitempty"`
+	Logged     *Logged             `json:"logged,omitempty"`   // nil if the bundle is not logged
+	Conflict   []string            `json:"conflict,omitempty"` // signed checkpoints that contradict each other, as they stand
 	Checks     []Check             `json:"checks"`
 }
 

@@ -22,6 +22,7 @@ func (r *Report) Text(file string) string {
 		if c.Hint != "" {
 			line("hint", "%s", c.Hint)
 		}
+		r.conflict(&b)
 		line("checked", "%d of %d checks passed before it", r.passed(), len(r.Checks))
 		meaning := "nothing in this file can be relied on"
 		if r.Verdict == Unusable {
@@ -37,7 +38,11 @@ func (r *Report) Text(file string) string {
 	if r.Second != nil {
 		line("and by", "%s", r.Second.text("runner"))
 	}
-	line("sealed by", "%s%s", r.Owner.text("owner"), r.Benchmark.text())
+	role := "owner"
+	if r.Assurance != nil && r.Assurance.Level == L1 {
+		role = "owner, logged before the run"
+	}
+	line("sealed by", "%s%s", r.Owner.text(role), r.Benchmark.text())
 	if r.Run == nil {
 		return b.String()
 	}
@@ -90,6 +95,17 @@ func (r *Report) Text(file string) string {
 		line("next", "%s", next)
 	}
 	return b.String()
+}
+
+// conflict prints signed checkpoints as they stand: they are evidence, and lines
+// may be cut out of the report.
+func (r *Report) conflict(b *strings.Builder) {
+	for i, note := range r.Conflict {
+		fmt.Fprintf(b, " %-11s %s\n", "evidence", fmt.Sprintf("signed checkpoint %d of %d", i+1, len(r.Conflict)))
+		for l := range strings.Lines(note) {
+			fmt.Fprintf(b, "   %s\n", printable(strings.TrimSuffix(l, "\n")))
+		}
+	}
 }
 
 // title is the first line: the verdict, and for whom.
@@ -188,6 +204,11 @@ func (r *Report) next(file string) string {
 	}
 	for _, w := range r.Why {
 		return attest.Advice(w.Reason)
+	}
+	for _, c := range r.Checks {
+		if c.Status == Open && c.Hint != "" {
+			return c.Hint
+		}
 	}
 	return ""
 }

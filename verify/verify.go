@@ -4,10 +4,9 @@
 // Limits first. A verified CLEAN means that what the recorder committed to holds
 // no sealed item and nothing out of scope, if the runner derived the digests
 // honestly, which revealing the task key can check. It does not mean that the
-// recorder saw everything: that rests on who ran it. Logs, witnesses and
-// timestamps are not checked by this version, and a bundle or policy that brings
-// them is refused rather than half checked. The page "Checks" in
-// spec/statement.md lists what each check guards.
+// recorder saw everything: that rests on who ran it. Timestamps are not checked
+// by this version, and a bundle that brings one is refused rather than half
+// checked. The page "Checks" in spec/statement.md lists what each check guards.
 //
 // The verdict that the bundle states is read only to compare it: Verify derives
 // it again from the evidence with the function that the attester used.
@@ -23,11 +22,12 @@ import (
 	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/receipt"
+	"github.com/cleanrun-dev/cleanrun/tlog/proof"
 )
 
 // Verify checks a bundle. Without a policy (nil) it makes every check that needs
-// no trust and decides nothing: exit 3. now is put into the report; nothing in
-// this version expires.
+// no trust and decides nothing: exit 3. now is put into the report, and a
+// checkpoint of a later time is not believed; nothing expires.
 func Verify(bundle []byte, policy *Policy, now time.Time) *Report {
 	v := newVerifier(policy, now)
 	v.run(bundle)
@@ -47,6 +47,7 @@ type verifier struct {
 	policy *Policy
 	report *Report
 	failed bool
+	open   *Check // the first check that could not be decided
 	seals  *seals // of a session, else nil
 	known  *seal  // task.sealed, if the session knows it
 	whole  bool   // the statement is compared as bytes with the derived one, and not read
@@ -65,10 +66,12 @@ type verifier struct {
 	sum       [32]byte
 	derived   *attest.Derivation
 	composed  *attest.Statement
+	log       *logged // nil if the bundle is not logged
 }
 
-// run makes the checks. Each is a method that returns what it found out, errSkip
-// with a reason, or an error.
+// run makes the checks. Each is a method that returns what it found out, a skipped
+// or an undecided with a reason, or an error. A check that is undecided does not
+// end them: a later one may find that something is wrong.
 func (v *verifier) run(data []byte) {
 	for _, c := range []struct {
 		id string
@@ -87,6 +90,7 @@ func (v *verifier) run(data []byte) {
 		{CheckOwnerKey, v.checkOwnerKey},
 		{CheckOwnerSig, v.checkOwnerSig},
 		{CheckInclusion, v.checkInclusion},
+		{CheckPeriod, v.checkPeriod},
 		{CheckSeal, v.checkSeal},
 		{CheckEvidenceSum, v.checkEvidenceSum},
 		{CheckEvidence, v.checkEvidence},
@@ -95,13 +99,27 @@ func (v *verifier) run(data []byte) {
 		{CheckSubject, v.checkSubject},
 		{CheckVerdict, v.checkVerdict},
 		{CheckFields, v.checkFields},
+		{CheckLogMembers, v.checkLogMembers},
+		{CheckLogCheckpoints, v.checkLogCheckpoints},
+		{CheckLogInclusion, v.checkLogInclusion},
+		{CheckLogEntries, v.checkLogEntries},
+		{CheckLogOrder, v.checkLogOrder},
+		{CheckLogWitnesses, v.checkLogWitnesses},
+		{CheckLogTimes, v.checkLogTimes},
+		{CheckLogInterval, v.checkLogInterval},
 	} {
 		check := Check{ID: c.id, Status: Skipped, Detail: "an earlier check failed"}
 		if !v.failed {
 			detail, err := c.do()
+			var unsure *undecided
 			switch skip := skipped(""); {
 			case errors.As(err, &skip):
 				check.Detail = string(skip)
+			case errors.As(err, &unsure):
+				check.Status, check.Detail, check.Hint = Open, unsure.why, unsure.hint
+				if v.open == nil {
+					v.open = &check
+				}
 			case err != nil:
 				check.Status, check.Detail, check.Hint = Failed, err.Error(), hint(err)
 				v.failed = true
@@ -122,11 +140,22 @@ type skipped string
 
 func (s skipped) Error() string { return string(s) }
 
+// undecided is why a check says neither that something holds nor that it is wrong.
+type undecided struct{ why, hint string }
+
+func (u *undecided) Error() string { return u.why }
+
 // hint is the next step that an error names.
 func hint(err error) string {
 	var r *receipt.Error
 	var refused *attest.Refusal
+	var logged *proof.Error
+	var hinted *hinted
 	switch {
+	case errors.As(err, &hinted):
+		return hinted.hint
+	case errors.As(err, &logged):
+		return logged.Hint
 	case errors.As(err, &r):
 		return r.Hint
 	case errors.As(err, &refused):
@@ -154,17 +183,8 @@ func (v *verifier) checkBundle(data []byte) (string, error) {
 // checkMembers refuses members that nothing here would look into: a byte that no
 // check reads must not stand in a verified bundle.
 func (v *verifier) checkMembers() (string, error) {
-	for _, m := range []struct {
-		name receipt.Member
-		data []byte
-	}{
-		{receipt.MemberLogProof, v.bundle.LogProof},
-		{receipt.MemberLog, v.bundle.Log},
-		{receipt.MemberTimestamp, v.bundle.Timestamp},
-	} {
-		if m.data != nil {
-			return "", fmt.Errorf("got member %s, want none: this version of cleanrun does not check it", m.name)
-		}
+	if v.bundle.Timestamp != nil {
+		return "", fmt.Errorf("got member %s, want none: this version of cleanrun does not check it", receipt.MemberTimestamp)
 	}
 	if err := v.checkOneOf(); err != nil {
 		return "", err
