@@ -308,6 +308,8 @@ func (e *Entry) Conflicts() [][32]byte {
 		return keys
 	case KindCheckpoint, KindFinal, KindAttest:
 		return [][32]byte{key([]byte("run"), thumb[:], run[:])}
+	case KindSeal: // contradicts none, but who was first is asked for
+		return [][32]byte{key([]byte("seal"), e.body.seal.Digest[:])}
 	}
 	return [][32]byte{key([]byte("entry"), e.leaf[:])}
 }
