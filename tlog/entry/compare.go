@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cleanrun-dev/cleanrun/internal/dcbor"
 	"github.com/cleanrun-dev/cleanrun/journal"
@@ -63,6 +64,15 @@ func digest(d [32]byte) string { return fmt.Sprintf("%x", d) }
 func quoted(s string) string   { return fmt.Sprintf("%q", s) }
 func number(n uint64) string   { return fmt.Sprint(n) }
 
+// counted tells counts apart: no two lists are one text.
+func counted(list []journal.OpCount) string {
+	parts := make([]string, len(list))
+	for i, c := range list {
+		parts[i] = fmt.Sprintf("%d %v in %v", c.N, c.Op, c.Phase)
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}
+
 // CompareRegister holds each field of a REGISTER to the start row of its run. What
 // it relies on, e.Sealed, is not in the start row: CompareSeal holds the SEAL to
 // it. The error is a *Difference, or says why the run cannot be registered.
@@ -118,6 +128,6 @@ func CompareFinal(f Final, row *journal.Final, head journal.Head) error {
 		field{"root", digest(f.Head.Root), digest(head.Root)},
 		field{"outcome", f.Outcome.String(), row.Outcome.String()},
 		field{"exit code", number(uint64(f.Code)), number(uint64(row.Code))},
-		field{"counts", fmt.Sprint(f.Counts), fmt.Sprint(row.Counts)},
+		field{"counts", counted(f.Counts), counted(row.Counts)},
 	)
 }
