@@ -5,45 +5,56 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/transparency-dev/formats/log"
 	"github.com/transparency-dev/merkle/compact"
 	"github.com/transparency-dev/merkle/rfc6962"
 	"github.com/transparency-dev/tessera/api/layout"
-	"github.com/transparency-dev/tessera/client"
-	"golang.org/x/mod/sumdb/note"
+
+	"github.com/cleanrun-dev/cleanrun/receipt"
+	"github.com/cleanrun-dev/cleanrun/tlog/proof"
 )
 
-// Check reads the whole log in dir: the checkpoint must be signed by the key
-// (a vkey of c2sp.org/signed-note), every entry is hashed again, and every tile
-// and the root must be what follows from the entries. It returns the size, or
-// the first fault with the file that has it. The log may be open and growing.
-func Check(ctx context.Context, dir, vkey string) (size uint64, err error) {
-	v, err := note.NewVerifier(vkey)
+// Check reads the whole log in dir: the checkpoint must be signed by the key,
+// every entry is hashed again, and every tile and the root must be what follows
+// from the entries. It returns the size, or the first fault with the file that has
+// it. The log may be open and growing.
+func Check(ctx context.Context, dir string, key receipt.PublicKey) (size uint64, err error) {
+	f, err := openFiles(dir)
 	if err != nil {
 		return 0, err
 	}
-	c := &checker{files: client.FileFetcher{Root: dir}, ranges: compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}}
-	signed, err := c.files.ReadCheckpoint(ctx)
+	defer f.Close()
+	signed, err := f.ReadCheckpoint(ctx)
 	if err != nil {
 		return 0, err
 	}
-	cp, _, _, err := log.ParseCheckpoint(signed, v.Name(), v)
+	v, err := verifyNote(signed, key)
 	if err != nil {
-		return 0, fmt.Errorf("checkpoint: got none that %s signed: %w", v.Name(), err)
+		return 0, fmt.Errorf("checkpoint: %w", err)
 	}
+	cp := v.Checkpoint()
+	c := &checker{files: f, ranges: compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}}
 	root, err := c.read(ctx, cp.Size)
 	if err != nil {
 		return 0, err
 	}
-	if !bytes.Equal(root, cp.Hash) {
-		return 0, fmt.Errorf("checkpoint: got root %x at size %d, want %x: the entries are not those that were signed", cp.Hash, cp.Size, root)
+	if !bytes.Equal(root, cp.Root[:]) {
+		return 0, fmt.Errorf("checkpoint: got root %x at size %d, want %x: the entries are not those that were signed", cp.Root, cp.Size, root)
 	}
 	return cp.Size, nil
 }
 
+// verifyNote checks that a note is a checkpoint of the log with this key.
+func verifyNote(signed []byte, key receipt.PublicKey) (*proof.Verified, error) {
+	u, err := proof.ParseCheckpoint(signed)
+	if err != nil {
+		return nil, err
+	}
+	return u.Verify(key)
+}
+
 // checker makes the tiles of a log a second time. It holds one tile a level.
 type checker struct {
-	files  client.FileFetcher
+	files  files
 	ranges compact.RangeFactory
 	levels []level
 }
@@ -60,14 +71,9 @@ func (c *checker) read(ctx context.Context, size uint64) ([]byte, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		count := min(size-n*perBundle, perBundle)
-		b, err := c.files.ReadEntryBundle(ctx, n, uint8(count%perBundle))
+		entries, err := c.files.bundle(n, size)
 		if err != nil {
 			return nil, err
-		}
-		entries, err := splitBundle(b, int(count))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", layout.EntriesPath(n, uint8(count%perBundle)), err)
 		}
 		for _, e := range entries {
 			h := rfc6962.DefaultHasher.HashLeaf(e)

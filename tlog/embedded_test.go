@@ -58,7 +58,7 @@ func addForever(dir, key string) error {
 				e := fmt.Sprintf("entry %d of adder %d", i, w)
 				n, err := l.Add(context.Background(), []byte(e))
 				if err == nil {
-					_, err = l.Prove(context.Background(), n)
+					_, _, err = tlog.Prove(context.Background(), l, n)
 				}
 				if err != nil {
 					failed <- err
@@ -153,6 +153,15 @@ func checkpoint(t *testing.T, signed []byte, s receipt.Signer) string {
 	return n.Text
 }
 
+// slices turns hashes into what transparency-dev/merkle takes.
+func slices(path [][32]byte) [][]byte {
+	out := make([][]byte, len(path))
+	for i := range path {
+		out[i] = path[i][:]
+	}
+	return out
+}
+
 func TestEmptyLog(t *testing.T) {
 	dir, _, s := newLog(t)
 	signed, err := os.ReadFile(filepath.Join(dir, "checkpoint"))
@@ -163,7 +172,7 @@ func TestEmptyLog(t *testing.T) {
 	if got := checkpoint(t, signed, s); got != want {
 		t.Errorf("got checkpoint %q, want %q", got, want)
 	}
-	if n, err := tlog.Check(t.Context(), dir, s.Public().String()); n != 0 || err != nil {
+	if n, err := tlog.Check(t.Context(), dir, s.Public()); n != 0 || err != nil {
 		t.Errorf("Check: got %d, %v, want 0, nil", n, err)
 	}
 }
@@ -201,7 +210,7 @@ func TestAddAndProve(t *testing.T) {
 	if t.Failed() {
 		t.FailNow()
 	}
-	last, err := l.Prove(t.Context(), adders*each-1)
+	_, last, err := tlog.Prove(t.Context(), l, adders*each-1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,11 +223,14 @@ func TestAddAndProve(t *testing.T) {
 		if i%37 != 0 && i != 255 && i != 256 {
 			continue
 		}
-		p, err := l.Prove(t.Context(), uint64(i))
+		got, p, err := tlog.Prove(t.Context(), l, uint64(i))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := proof.VerifyInclusion(rfc6962.DefaultHasher, uint64(i), uint64(len(added)), rfc6962.DefaultHasher.HashLeaf(e), p.Hashes, rt); err != nil {
+		if !bytes.Equal(got, e) {
+			t.Errorf("entry %d: got %x, want %x", i, got, e)
+		}
+		if err := proof.VerifyInclusion(rfc6962.DefaultHasher, uint64(i), uint64(len(added)), rfc6962.DefaultHasher.HashLeaf(e), slices(p.Path), rt); err != nil {
 			t.Errorf("entry %d: %v", i, err)
 		}
 	}
@@ -234,7 +246,7 @@ func TestAddAndProve(t *testing.T) {
 			t.Errorf("entries from %d: got up to %d, %v, want %d", first, next, err, len(added))
 		}
 	}
-	if _, err := l.Prove(t.Context(), uint64(len(added))); !errors.Is(err, tlog.ErrNoEntry) {
+	if _, _, err := tlog.Prove(t.Context(), l, uint64(len(added))); !errors.Is(err, tlog.ErrNoEntry) {
 		t.Errorf("got %v, want ErrNoEntry", err)
 	}
 	for _, e := range [][]byte{nil, make([]byte, tlog.MaxEntry+1)} {
@@ -251,7 +263,7 @@ func TestAddAndProve(t *testing.T) {
 	if _, err := l.Add(t.Context(), []byte("late")); err == nil {
 		t.Error("a closed log took an entry")
 	}
-	if n, err := tlog.Check(t.Context(), dir, s.Public().String()); n != adders*each+1 || err != nil {
+	if n, err := tlog.Check(t.Context(), dir, s.Public()); n != adders*each+1 || err != nil {
 		t.Errorf("Check: got %d, %v, want %d", n, err, adders*each+1)
 	}
 	tesseraCheck(t, dir, s)
@@ -312,7 +324,7 @@ func TestCheckFindsFaults(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	vkey := s.Public().String()
+	vkey := s.Public()
 	if n, err := tlog.Check(t.Context(), dir, vkey); n != 300 || err != nil {
 		t.Fatalf("control: got %d, %v, want 300", n, err)
 	}
@@ -338,7 +350,7 @@ func TestCheckFindsFaults(t *testing.T) {
 		}
 	}
 	_, _, other := newLog(t)
-	if _, err := tlog.Check(t.Context(), dir, other.Public().String()); err == nil {
+	if _, err := tlog.Check(t.Context(), dir, other.Public()); err == nil {
 		t.Error("another key of the same name was accepted")
 	}
 }
@@ -375,7 +387,7 @@ func TestKilled(t *testing.T) {
 	}
 	l := openLog(t, dir, s)
 	for n, e := range acknowledged {
-		if _, err := l.Prove(t.Context(), n); err != nil {
+		if _, _, err := tlog.Prove(t.Context(), l, n); err != nil {
 			t.Errorf("entry %d: %v", n, err)
 		}
 		if err := l.Entries(t.Context(), n, func(i uint64, got []byte) error {
@@ -390,7 +402,7 @@ func TestKilled(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tlog.Check(t.Context(), dir, s.Public().String()); err != nil {
+	if _, err := tlog.Check(t.Context(), dir, s.Public()); err != nil {
 		t.Error(err)
 	}
 	tesseraCheck(t, dir, s)

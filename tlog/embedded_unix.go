@@ -9,11 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/transparency-dev/formats/log"
-	"github.com/transparency-dev/merkle/proof"
-	"github.com/transparency-dev/merkle/rfc6962"
 	"github.com/transparency-dev/tessera"
 	"github.com/transparency-dev/tessera/client"
 	"github.com/transparency-dev/tessera/storage/posix"
@@ -21,39 +21,36 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cleanrun-dev/cleanrun/receipt"
-)
-
-const (
-	// publishEvery is the least time between two checkpoints that Tessera takes.
-	publishEvery = 100 * time.Millisecond
-	// collectFor is how long a batch waits for more entries.
-	collectFor = 20 * time.Millisecond
-	batchSize  = 256
-	// closeWithin bounds how long Close waits for the last checkpoint.
-	closeWithin = 30 * time.Second
-
-	lockName   = ".lock"
-	folderMode = 0o755 // a log is public
+	"github.com/cleanrun-dev/cleanrun/tlog/proof"
 )
 
 // Embedded is a log in a folder that a web server can publish as it is: the
 // layout is that of c2sp.org/tlog-tiles, and Tessera keeps it.
 type Embedded struct {
 	dir     string
-	key     note.Verifier
+	key     receipt.PublicKey
+	files   files
 	lock    *os.File
 	stop    context.CancelFunc
 	add     tessera.AddFn
-	close   func(context.Context) error
+	shut    func(context.Context) error
 	reader  tessera.LogReader
 	awaiter *tessera.PublicationAwaiter
+	newest  atomic.Pointer[proof.Verified] // the last checkpoint that was read
+
+	mu     sync.RWMutex // held for reading by each Add
+	closed bool
 }
 
 var _ Log = (*Embedded)(nil)
 
 // Init makes the log dir, whose name and signing key are those of s (Ed25519),
 // and publishes the checkpoint of size 0. dir must be new or empty: ErrExists.
-func Init(ctx context.Context, dir string, s receipt.Signer) error {
+// The log signs its checkpoints also with the keys in also (ML-DSA-44, under the log's name).
+func Init(ctx context.Context, dir string, s receipt.Signer, also ...*proof.Cosigner) error {
+	if err := checkKeys(s, also); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(dir, folderMode); err != nil {
 		return err
 	}
@@ -64,54 +61,57 @@ func Init(ctx context.Context, dir string, s receipt.Signer) error {
 	if len(got) > 0 {
 		return fmt.Errorf("%s: %w: it has %s", dir, ErrExists, got[0].Name())
 	}
-	l, err := open(ctx, dir, s)
+	l, err := open(ctx, dir, s, also)
 	if err != nil {
 		return err
 	}
-	_, _, err = l.await(ctx, nil)
+	_, err = l.await(ctx, nil)
 	return errors.Join(err, l.Close())
 }
 
 // Open opens a log that Init made. The newest checkpoint must be signed by s.
 // One process has a log open at a time: ErrInUse.
-func Open(ctx context.Context, dir string, s receipt.Signer) (*Embedded, error) {
-	if _, err := os.Stat(filepath.Join(dir, "checkpoint")); errors.Is(err, fs.ErrNotExist) {
+func Open(ctx context.Context, dir string, s receipt.Signer, also ...*proof.Cosigner) (*Embedded, error) {
+	if err := checkKeys(s, also); err != nil {
+		return nil, err
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "checkpoint")); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w", dir, ErrNoLog)
 	} else if err != nil {
 		return nil, err
 	}
-	l, err := open(ctx, dir, s)
+	l, err := open(ctx, dir, s, also)
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := l.await(ctx, nil); err != nil {
+	if _, err := l.await(ctx, nil); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
-func open(ctx context.Context, dir string, s receipt.Signer) (*Embedded, error) {
-	signer, err := newNoteSigner(s)
-	if err != nil {
+func open(ctx context.Context, dir string, s receipt.Signer, also []*proof.Cosigner) (*Embedded, error) {
+	l := &Embedded{dir: dir, key: s.Public()}
+	var err error
+	if l.files, err = openFiles(dir); err != nil {
 		return nil, err
 	}
-	l := &Embedded{dir: dir, key: signer.verifier}
 	if l.lock, err = lock(filepath.Join(dir, lockName)); err != nil {
-		return nil, err
+		return nil, errors.Join(err, l.files.Close())
 	}
-	if err := l.start(ctx, signer); err != nil {
-		return nil, errors.Join(err, l.lock.Close())
+	if err := l.start(ctx, s, also); err != nil {
+		return nil, errors.Join(err, l.lock.Close(), l.files.Close())
 	}
 	return l, nil
 }
 
-func (l *Embedded) start(ctx context.Context, signer note.Signer) error {
+func (l *Embedded) start(ctx context.Context, s receipt.Signer, also []*proof.Cosigner) error {
 	// The checkpoint is looked at before Tessera may replace it: a log has one key.
-	if b, err := os.ReadFile(filepath.Join(l.dir, "checkpoint")); err == nil {
-		if _, err := l.openNote(b); err != nil {
-			return err
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	if _, err := l.read(ctx); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	first, more, err := noteSigners(s, also)
+	if err != nil {
 		return err
 	}
 	driver, err := posix.New(ctx, posix.Config{Path: l.dir})
@@ -120,22 +120,35 @@ func (l *Embedded) start(ctx context.Context, signer note.Signer) error {
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	a, shut, r, err := tessera.NewAppender(running, driver, tessera.NewAppendOptions().
-		WithCheckpointSigner(signer).
+		WithCheckpointSigner(first, more...).
 		WithCheckpointInterval(publishEvery).
 		WithBatching(batchSize, collectFor))
 	if err != nil {
 		stop()
-		return fmt.Errorf("%s: %w", l.dir, err)
+		return fmt.Errorf("%s: %w", l.dir, full(err))
 	}
-	l.stop, l.add, l.close, l.reader = stop, a.Add, shut, r
-	l.awaiter = tessera.NewPublicationAwaiter(running, r.ReadCheckpoint, publishEvery/4)
+	l.stop, l.add, l.shut, l.reader = stop, a.Add, shut, r
+	l.awaiter = tessera.NewPublicationAwaiter(running, l.files.ReadCheckpoint, publishEvery/4)
 	return nil
+}
+
+// noteSigners hands the log's keys to Tessera.
+func noteSigners(s receipt.Signer, also []*proof.Cosigner) (note.Signer, []note.Signer, error) {
+	v, err := note.NewVerifier(s.Public().String())
+	if err != nil {
+		return nil, nil, fmt.Errorf("key %s: %w", s.Public().Name(), err)
+	}
+	more := make([]note.Signer, len(also))
+	for i, c := range also {
+		more[i] = cosigner{s, c}
+	}
+	return noteSigner{s, v}, more, nil
 }
 
 // lock is released by the kernel with the last descriptor, so a killed process
 // leaves nothing that must be cleaned up.
 func lock(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -149,131 +162,200 @@ func lock(name string) (*os.File, error) {
 	return f, nil
 }
 
+// Key implements Log.
+func (l *Embedded) Key() receipt.PublicKey { return l.key }
+
 // Add implements Log.
-func (l *Embedded) Add(ctx context.Context, entry []byte) (uint64, error) {
+func (l *Embedded) Add(_ context.Context, entry []byte) (uint64, error) {
 	if err := checkSize(entry); err != nil {
 		return 0, err
 	}
-	i, err := l.add(ctx, tessera.NewEntry(entry))()
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.closed {
+		return 0, fmt.Errorf("%s: %w", l.dir, ErrClosed)
+	}
+	i, err := l.add(context.Background(), tessera.NewEntry(entry))()
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("%s: %w", l.dir, full(err))
 	}
 	return i.Index, nil
 }
 
-// Prove implements Log.
-func (l *Embedded) Prove(ctx context.Context, index uint64) (Proof, error) {
-	next, err := l.reader.NextIndex(ctx)
-	if err != nil {
-		return Proof{}, err
-	}
-	if index >= next {
-		return Proof{}, fmt.Errorf("%w: got index %d, want less than %d", ErrNoEntry, index, next)
-	}
-	signed, cp, err := l.await(ctx, &index)
-	if err != nil {
-		return Proof{}, err
-	}
-	b, err := client.NewProofBuilder(ctx, cp.Size, l.reader.ReadTile)
-	if err != nil {
-		return Proof{}, err
-	}
-	hashes, err := b.InclusionProof(ctx, index)
-	if err != nil {
-		return Proof{}, err
-	}
-	var leaf []byte
-	if err := l.bundle(ctx, index/perBundle, cp.Size, func(i uint64, entry []byte) error {
-		if i == index {
-			leaf = rfc6962.DefaultHasher.HashLeaf(entry)
+// full makes an error of a full disk recognisable: Tessera passes on some of them
+// as text alone.
+func full(err error) error {
+	for _, e := range []error{unix.ENOSPC, unix.EDQUOT} {
+		if errors.Is(err, e) || strings.Contains(err.Error(), e.Error()) {
+			return fmt.Errorf("%w: %w", ErrFull, err)
 		}
-		return nil
-	}); err != nil {
-		return Proof{}, err
 	}
-	if err := proof.VerifyInclusion(rfc6962.DefaultHasher, index, cp.Size, leaf, hashes, cp.Hash); err != nil {
-		return Proof{}, fmt.Errorf("entry %d does not lead to the root that was signed at size %d, look at the log with Check: %w", index, cp.Size, err)
+	return err
+}
+
+// Wait implements Log.
+func (l *Embedded) Wait(ctx context.Context, index uint64) ([]byte, error) {
+	v, err := l.await(ctx, &index)
+	if err != nil {
+		return nil, err
 	}
-	return Proof{index, hashes, signed}, nil
+	return v.Note(), nil
 }
 
 // await returns a checkpoint that holds the entry, or any if index is nil.
-func (l *Embedded) await(ctx context.Context, index *uint64) ([]byte, *log.Checkpoint, error) {
-	for {
-		signed, err := l.reader.ReadCheckpoint(ctx)
-		if err == nil && len(signed) > 0 {
-			cp, err := l.openNote(signed)
-			if err != nil {
-				return nil, nil, err
-			}
-			if index == nil || *index < cp.Size {
-				return signed, cp, nil
-			}
-		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, nil, err
+func (l *Embedded) await(ctx context.Context, index *uint64) (*proof.Verified, error) {
+	if v := l.newest.Load(); index != nil && v != nil && *index < v.Checkpoint().Size {
+		return v, nil
+	}
+	if index != nil {
+		if next, err := l.reader.NextIndex(ctx); err != nil {
+			return nil, err
+		} else if err := checkIndex(*index, next); err != nil {
+			return nil, err
 		}
-		if index == nil {
+	}
+	within, done := context.WithTimeoutCause(ctx, publishWithin, ErrUnpublished)
+	defer done()
+	for {
+		v, err := l.read(ctx)
+		switch {
+		case err == nil && (index == nil || *index < v.Checkpoint().Size):
+			return v, nil
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		case index == nil:
 			select {
-			case <-ctx.Done():
-				return nil, nil, ctx.Err()
+			case <-within.Done():
 			case <-time.After(publishEvery / 4):
 			}
-			continue
+		default:
+			_, _, err = l.awaiter.Await(within, func() (tessera.Index, error) { return tessera.Index{Index: *index}, nil })
 		}
-		if _, _, err := l.awaiter.Await(ctx, func() (tessera.Index, error) { return tessera.Index{Index: *index}, nil }); err != nil {
-			return nil, nil, err
+		if within.Err() != nil {
+			return nil, l.unpublished(context.Cause(within))
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
 		}
 	}
 }
 
-// openNote checks the signature of a checkpoint of this log.
-func (l *Embedded) openNote(signed []byte) (*log.Checkpoint, error) {
-	cp, _, _, err := log.ParseCheckpoint(signed, l.key.Name(), l.key)
+// unpublished says why no checkpoint came, as far as Tessera said it.
+func (l *Embedded) unpublished(cause error) error {
+	if w := warnings.String(); errors.Is(cause, ErrUnpublished) && w != "" {
+		return fmt.Errorf("%s: %w", l.dir, full(fmt.Errorf("%w within %v: %s", cause, publishWithin, w)))
+	}
+	return fmt.Errorf("%s: %w", l.dir, cause)
+}
+
+// read returns the published checkpoint, which is this log's.
+func (l *Embedded) read(ctx context.Context) (*proof.Verified, error) {
+	signed, err := l.files.ReadCheckpoint(ctx)
+	if err != nil {
+		return nil, err
+	}
+	old := l.newest.Load()
+	if old != nil && string(old.Note()) == string(signed) {
+		return old, nil
+	}
+	v, err := verifyNote(signed, l.key)
 	if err != nil {
 		return nil, fmt.Errorf("%s: the checkpoint is not signed by %s: %w", l.dir, l.key.Name(), err)
 	}
-	return cp, nil
-}
-
-// Checkpoint implements Log.
-func (l *Embedded) Checkpoint(ctx context.Context) ([]byte, error) {
-	signed, _, err := l.await(ctx, nil)
-	return signed, err
-}
-
-// Entries implements Log.
-func (l *Embedded) Entries(ctx context.Context, first uint64, f func(uint64, []byte) error) error {
-	_, cp, err := l.await(ctx, nil)
-	if err != nil {
-		return err
+	for old = l.newest.Load(); old == nil || old.Checkpoint().Size < v.Checkpoint().Size; old = l.newest.Load() {
+		if l.newest.CompareAndSwap(old, v) {
+			break
+		}
 	}
-	for n := first / perBundle; n*perBundle < cp.Size; n++ {
-		if err := l.bundle(ctx, n, cp.Size, func(i uint64, entry []byte) error {
-			if i < first {
-				return nil
-			}
-			return f(i, entry)
-		}); err != nil {
+	return v, nil
+}
+
+// published makes sure that there is a checkpoint of a size or a larger one.
+func (l *Embedded) published(ctx context.Context, size uint64) error {
+	v := l.newest.Load()
+	if v == nil || v.Checkpoint().Size < size {
+		var err error
+		if v, err = l.read(ctx); err != nil {
 			return err
 		}
+	}
+	if got := v.Checkpoint().Size; got < size {
+		return fmt.Errorf("%w: got size %d, want at most %d", ErrNoSize, size, got)
 	}
 	return nil
 }
 
-// bundle calls f with the entries of bundle n of a tree of the given size.
-func (l *Embedded) bundle(ctx context.Context, n, size uint64, f func(uint64, []byte) error) error {
-	count := min(size-n*perBundle, perBundle)
-	b, err := l.reader.ReadEntryBundle(ctx, n, uint8(count%perBundle))
+// Inclusion implements Log.
+func (l *Embedded) Inclusion(ctx context.Context, index, size uint64) ([][32]byte, error) {
+	if err := l.published(ctx, size); err != nil {
+		return nil, err
+	}
+	if err := checkIndex(index, size); err != nil {
+		return nil, err
+	}
+	b, err := client.NewProofBuilder(ctx, size, l.files.ReadTile)
+	if err != nil {
+		return nil, err
+	}
+	path, err := b.InclusionProof(ctx, index)
+	if err != nil {
+		return nil, err
+	}
+	return hashes(path)
+}
+
+// Consistency implements Log.
+func (l *Embedded) Consistency(ctx context.Context, older, newer uint64) ([][32]byte, error) {
+	if err := checkRange(older, newer); err != nil {
+		return nil, err
+	}
+	if err := l.published(ctx, newer); err != nil {
+		return nil, err
+	}
+	if older == 0 || older == newer {
+		return nil, nil
+	}
+	b, err := client.NewProofBuilder(ctx, newer, l.files.ReadTile)
+	if err != nil {
+		return nil, err
+	}
+	path, err := b.ConsistencyProof(ctx, older, newer)
+	if err != nil {
+		return nil, err
+	}
+	return hashes(path)
+}
+
+// Checkpoint implements Log.
+func (l *Embedded) Checkpoint(ctx context.Context) ([]byte, error) {
+	v, err := l.await(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	return v.Note(), nil
+}
+
+// Entries implements Log.
+func (l *Embedded) Entries(ctx context.Context, first uint64, f func(uint64, []byte) error) error {
+	v, err := l.await(ctx, nil)
 	if err != nil {
 		return err
 	}
-	entries, err := splitBundle(b, int(count))
-	if err != nil {
-		return fmt.Errorf("entries from %d on: %w", n*perBundle, err)
-	}
-	for i, e := range entries {
-		if err := f(n*perBundle+uint64(i), e); err != nil {
+	size := v.Checkpoint().Size
+	for n := first / perBundle; n < (size+perBundle-1)/perBundle; n++ {
+		if err := ctx.Err(); err != nil {
 			return err
+		}
+		entries, err := l.files.bundle(n, size)
+		if err != nil {
+			return err
+		}
+		for i, e := range entries {
+			if at := n*perBundle + uint64(i); at >= first {
+				if err := f(at, e); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	return nil
@@ -281,9 +363,19 @@ func (l *Embedded) bundle(ctx context.Context, n, size uint64, f func(uint64, []
 
 // Close implements Log.
 func (l *Embedded) Close() error {
-	ctx, done := context.WithTimeout(context.Background(), closeWithin)
+	l.mu.Lock() // once no Add is under way
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	l.mu.Unlock()
+	ctx, done := context.WithTimeoutCause(context.Background(), closeWithin, ErrUnpublished)
 	defer done()
-	err := l.close(ctx)
+	err := l.shut(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = l.unpublished(context.Cause(ctx))
+	}
 	l.stop()
-	return errors.Join(err, l.lock.Close())
+	return errors.Join(err, l.lock.Close(), l.files.Close())
 }

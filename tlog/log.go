@@ -1,18 +1,17 @@
 // Package tlog keeps entries in a transparency log: an append-only Merkle tree of
 // RFC 9162 whose checkpoints (c2sp.org/tlog-checkpoint) we sign ourselves,
-// whatever backend holds the tree.
+// whatever backend holds the tree. The backend of this package is a folder
+// (Embedded); tlog/trillian has the other one.
 //
 // The package knows entries as bytes. What they mean, and which of them
-// contradict each other, is not its business.
+// contradict each other, is not its business. What a backend returns is not
+// checked except where it says so: Prove, Check and package proof check.
 package tlog
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-
-	"golang.org/x/mod/sumdb/note"
 
 	"github.com/cleanrun-dev/cleanrun/receipt"
 )
@@ -27,21 +26,40 @@ const perBundle = 256 // entries in a full bundle, hashes in a full tile
 var (
 	ErrEntrySize = errors.New("the entry has a size that no log takes")
 	ErrNoEntry   = errors.New("the log has no such entry")
+	ErrNoSize    = errors.New("the log has not published a tree of that size")
 	ErrInUse     = errors.New("another process has the log open")
 	ErrNoLog     = errors.New("there is no log")
 	ErrExists    = errors.New("the folder is not empty")
+	ErrClosed    = errors.New("the log is closed")
+	// ErrFull: there is no room on the disk. What was acknowledged before is kept, and adding goes on
+	// by itself once there is room.
+	ErrFull = errors.New("no room is left for the log")
+	// ErrUnpublished: the entry is in the log, but no checkpoint came that holds it.
+	ErrUnpublished = errors.New("the log publishes no new checkpoint")
+	// ErrRollback: the tree is not one that grew out of the tree of the last checkpoint that was
+	// signed. Nothing is signed from then on.
+	ErrRollback = errors.New("the log's tree went back, or is another one")
 )
 
 // A Log is a log that is open for adding. Its methods may be called from many
 // goroutines at a time.
 type Log interface {
 	// Add appends an entry of 1 to MaxEntry bytes and returns its index once it
-	// is durable. Equal entries get an index each. After an error it is unknown
-	// whether the entry is in the log, unless the error is ErrEntrySize.
+	// is durable. After an error it is unknown whether the entry is in the log,
+	// unless the error is ErrEntrySize or ErrClosed. Equal entries get an index
+	// each in a folder, and one index on Trillian.
 	Add(ctx context.Context, entry []byte) (index uint64, err error)
-	// Prove waits until a published checkpoint holds the entry and returns the
-	// proof, which it has checked.
-	Prove(ctx context.Context, index uint64) (Proof, error)
+	// Wait returns a published checkpoint, a signed note, that holds the entry,
+	// as soon as there is one. Errors: ErrNoEntry, ErrUnpublished.
+	Wait(ctx context.Context, index uint64) (checkpoint []byte, err error)
+	// Inclusion is the inclusion proof (RFC 9162, section 2.1.3) of an entry in
+	// the tree of a size up to that of the newest published checkpoint, the
+	// leaf's sibling first. Errors: ErrNoSize, ErrNoEntry.
+	Inclusion(ctx context.Context, index, size uint64) (path [][32]byte, err error)
+	// Consistency is the consistency proof (RFC 9162, section 2.1.4) of two
+	// sizes up to that of the newest published checkpoint. It is empty if older
+	// is 0 or newer. Error: ErrNoSize.
+	Consistency(ctx context.Context, older, newer uint64) (path [][32]byte, err error)
 	// Checkpoint is the newest published checkpoint, a signed note.
 	Checkpoint(ctx context.Context) ([]byte, error)
 	// Entries calls f with each entry from index first to the end of the newest
@@ -49,15 +67,10 @@ type Log interface {
 	// are f's to keep. They are what the backend returned: Check tells whether
 	// they have the root that was signed.
 	Entries(ctx context.Context, first uint64, f func(index uint64, entry []byte) error) error
+	// Key is the log's key, under which its checkpoints verify.
+	Key() receipt.PublicKey
 	// Close waits for what was added to be published, and gives the log up.
 	Close() error
-}
-
-// A Proof says that an entry is in the tree of a checkpoint.
-type Proof struct {
-	Index      uint64
-	Hashes     [][]byte // inclusion proof of RFC 9162, 32 bytes each, the leaf's sibling first
-	Checkpoint []byte   // signed note
 }
 
 // checkSize refuses what tlog-tiles cannot hold.
@@ -68,42 +81,30 @@ func checkSize(entry []byte) error {
 	return nil
 }
 
-// noteSigner makes the 0x01 signatures of c2sp.org/signed-note.
-type noteSigner struct {
-	receipt.Signer
-	verifier note.Verifier
+// checkRange refuses sizes that do not follow each other.
+func checkRange(older, newer uint64) error {
+	if older > newer {
+		return fmt.Errorf("%w: got a proof from size %d to %d, want the smaller first", ErrNoSize, older, newer)
+	}
+	return nil
 }
 
-func newNoteSigner(s receipt.Signer) (*noteSigner, error) {
-	key := s.Public()
-	if key.Alg() != receipt.Ed25519 {
-		return nil, fmt.Errorf("key %s: got %v, want Ed25519: witnesses take no other signature of a log", key.Name(), key.Alg())
+// checkIndex refuses an index beyond a tree.
+func checkIndex(index, size uint64) error {
+	if index >= size {
+		return fmt.Errorf("%w: got index %d, want less than %d", ErrNoEntry, index, size)
 	}
-	v, err := note.NewVerifier(key.String())
-	if err != nil {
-		return nil, fmt.Errorf("key %s: %w", key.Name(), err)
-	}
-	return &noteSigner{s, v}, nil
+	return nil
 }
 
-func (s *noteSigner) Name() string    { return s.verifier.Name() }
-func (s *noteSigner) KeyHash() uint32 { return s.verifier.KeyHash() }
-
-// splitBundle takes an entry bundle of tlog-tiles apart. It returns the first
-// want entries, which may be fewer than there are: a bundle that is still filling can be ahead of a
-// checkpoint, but only by whole entries.
-func splitBundle(b []byte, want int) ([][]byte, error) {
-	entries := make([][]byte, 0, perBundle)
-	for len(b) > 0 {
-		if len(b) < 2 || len(b)-2 < int(binary.BigEndian.Uint16(b)) {
-			return nil, fmt.Errorf("entry %d of a bundle is cut off", len(entries))
+// hashes turns the hashes of a proof into arrays.
+func hashes(path [][]byte) ([][32]byte, error) {
+	out := make([][32]byte, len(path))
+	for i, h := range path {
+		if len(h) != 32 {
+			return nil, fmt.Errorf("hash %d of a proof: got %d bytes, want 32", i, len(h))
 		}
-		n := 2 + int(binary.BigEndian.Uint16(b))
-		entries = append(entries, b[2:n:n])
-		b = b[n:]
+		out[i] = [32]byte(h)
 	}
-	if len(entries) < want {
-		return nil, fmt.Errorf("got %d entries in a bundle, want %d", len(entries), want)
-	}
-	return entries[:want], nil
+	return out, nil
 }

@@ -12,6 +12,10 @@ import (
 	"path/filepath"
 )
 
+// ErrReplaced is wrapped when a name had another file after the opening than before:
+// of a file that is renamed over, the next try may do.
+var ErrReplaced = errors.New("it was replaced while it was opened")
+
 // A KindError says that something else than a regular file has the name.
 type KindError struct {
 	Name string
@@ -79,7 +83,7 @@ func At(path string, flag int) (*os.File, error) {
 func same(f *os.File, before fs.FileInfo, name string) (*os.File, error) {
 	after, err := f.Stat()
 	if err == nil && !os.SameFile(before, after) {
-		err = fmt.Errorf("%s: it was replaced while it was opened", name)
+		err = fmt.Errorf("%s: %w", name, ErrReplaced)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
