@@ -20,7 +20,7 @@ vet:
 
 # verify and what it rests on run anywhere; the recorder is Linux only.
 cross:
-	GOOS=js GOARCH=wasm $(GO) build ./verify ./attest ./contraband ./receipt ./scope ./submission ./disclosure ./tlog/entry
+	GOOS=js GOARCH=wasm $(GO) build ./verify ./attest ./contraband ./receipt ./scope ./submission ./disclosure ./tlog/entry ./tlog/proof
 	@if command -v node >/dev/null; then \
 	  GOOS=js GOARCH=wasm $(GO) test -exec="$$($(GO) env GOROOT)/lib/wasm/go_js_wasm_exec" -run 'TamperVectors|ExitCodes' ./verify; \
 	else echo "cross: no node here: verify is built for js/wasm, not run"; fi

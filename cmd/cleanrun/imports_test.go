@@ -47,16 +47,19 @@ var mayImport = map[string][]string{
 	"receipt":           {"internal/dcbor"},
 	"keys":              {"receipt", "internal/durable", "internal/regular"},
 	"eval":              {"journal", "internal/durable", "internal/regular", "attest", "submission"},
-	"verify":            {"attest", "compact", "receipt", "contraband", "journal", "scope", "internal/dcbor"},
+	"verify":            {"attest", "compact", "receipt", "contraband", "journal", "scope", "internal/dcbor", "internal/merkle", "tlog/entry", "tlog/proof"},
 	"submission":        {"attest", "contraband", "internal/jcs", "internal/merkle"},
-	"audit":             {"verify", "submission", "receipt", "attest", "internal/regular"},
-	"tlog":              {"receipt"},
+	"audit":             {"verify", "submission", "receipt", "attest", "internal/regular", "tlog/proof"},
+	"tlog":              {"internal/regular", "receipt", "tlog/proof"},
+	"tlog/trillian":     {"internal/durable", "internal/regular", "receipt", "tlog", "tlog/proof"},
+	"tlog/witness":      {"internal/durable", "internal/regular", "receipt", "tlog", "tlog/proof"},
+	"tlog/proof":        {"internal/merkle", "receipt"},
 	"tlog/entry":        {"attest", "internal/dcbor", "journal", "receipt", "submission"},
 	"scanner":           {"journal", "contraband", "internal/canon", "internal/views", "internal/manifest", "attest", "internal/bucket", "internal/dcbor", "internal/objects", "internal/regular", "internal/vault", "scope"},
 }
 
 // pure packages build for js/wasm and know no clock, network, process or log.
-var pure = []string{"attest", "compact", "contraband", "scope", "receipt", "verify", "journal", "submission", "disclosure", "tlog/entry"}
+var pure = []string{"attest", "compact", "contraband", "scope", "receipt", "verify", "journal", "submission", "disclosure", "tlog/entry", "tlog/proof"}
 
 var forbidden = []string{"net", "net/http", "os/exec", "log", "log/slog",
 	"github.com/sigstore/sigstore", "google.golang.org/protobuf", "github.com/google/trillian", "github.com/in-toto/attestation"}
