@@ -54,6 +54,7 @@ var mayImport = map[string][]string{
 	"tlog/trillian":     {"internal/durable", "internal/regular", "receipt", "tlog", "tlog/proof"},
 	"tlog/witness":      {"internal/durable", "internal/regular", "receipt", "tlog", "tlog/proof"},
 	"tlog/proof":        {"internal/merkle", "receipt"},
+	"internal/runlog":   {"internal/dcbor", "internal/durable", "internal/regular", "journal", "receipt", "tlog/entry", "tlog/proof", "tlog/registry"},
 	"tlog/entry":        {"attest", "internal/dcbor", "journal", "receipt", "submission"},
 	"scanner":           {"journal", "contraband", "internal/canon", "internal/views", "internal/manifest", "attest", "internal/bucket", "internal/dcbor", "internal/objects", "internal/regular", "internal/vault", "scope"},
 }
