@@ -19,6 +19,7 @@ func fullBundle() *receipt.Bundle {
 		Evidence:  bytes.Repeat([]byte("e"), 513),
 		Proof:     bytes.Repeat([]byte("p"), 511),
 		LogProof:  []byte("l"),
+		Log:       []byte("lo"),
 		Timestamp: []byte("t"),
 		Receipt2:  []byte("r2"),
 	}
@@ -46,7 +47,7 @@ func TestBundleIsTar(t *testing.T) {
 			t.Errorf("%s: %d bytes, want %d", h.Name, len(body), h.Size)
 		}
 	}
-	if got, want := strings.Join(names, " "), "receipt.cose statement.dsse.json task.sealed evidence.cbor proof.cbor log.tlog-proof timestamp.tsr receipt2.cose"; got != want {
+	if got, want := strings.Join(names, " "), "receipt.cose statement.dsse.json task.sealed evidence.cbor proof.cbor log.tlog-proof log.cbor timestamp.tsr receipt2.cose"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -54,25 +55,25 @@ func TestBundleIsTar(t *testing.T) {
 // Each choice of optional members gives another file, and comes back as it was.
 func TestBundleRoundTrip(t *testing.T) {
 	seen := make(map[string]bool)
-	for bits := range 1 << 5 {
+	for bits := range 1 << 6 {
 		b := fullBundle()
-		for i, m := range []*[]byte{&b.Evidence, &b.Proof, &b.LogProof, &b.Timestamp, &b.Receipt2} {
+		for i, m := range []*[]byte{&b.Evidence, &b.Proof, &b.LogProof, &b.Log, &b.Timestamp, &b.Receipt2} {
 			if bits>>i&1 == 0 {
 				*m = nil
 			}
 		}
 		data := must(receipt.FormatBundle(b))(t)
 		if len(data)%512 != 0 || seen[string(data)] {
-			t.Errorf("choice %05b: %d bytes, seen %v", bits, len(data), seen[string(data)])
+			t.Errorf("choice %06b: %d bytes, seen %v", bits, len(data), seen[string(data)])
 		}
 		seen[string(data)] = true
 		got := must(receipt.ParseBundle(data))(t)
 		for _, p := range [][2][]byte{
 			{got.Receipt, b.Receipt}, {got.Statement, b.Statement}, {got.Sealed, b.Sealed}, {got.Evidence, b.Evidence},
-			{got.Proof, b.Proof}, {got.LogProof, b.LogProof}, {got.Timestamp, b.Timestamp}, {got.Receipt2, b.Receipt2},
+			{got.Proof, b.Proof}, {got.LogProof, b.LogProof}, {got.Log, b.Log}, {got.Timestamp, b.Timestamp}, {got.Receipt2, b.Receipt2},
 		} {
 			if !bytes.Equal(p[0], p[1]) || (p[0] == nil) != (p[1] == nil) {
-				t.Errorf("choice %05b: got %q, want %q", bits, p[0], p[1])
+				t.Errorf("choice %06b: got %q, want %q", bits, p[0], p[1])
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fxamacker/cbor/v2"
 	"github.com/in-toto/in-toto-golang/in_toto"
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 	"github.com/sigstore/sigstore/pkg/signature"
@@ -77,6 +78,64 @@ func TestThumbprintIsOfCOSEKey(t *testing.T) {
 			t.Errorf("got %x, want %x of %x", got, want, b)
 		}
 	})
+}
+
+// go-cose reads the COSE_Key that we hand out, and we read it back.
+func TestCOSEKey(t *testing.T) {
+	var set []receipt.PublicKey
+	bothAlgs(t, func(t *testing.T, s *testSigner) {
+		data := receipt.COSEKey(s.key)
+		set = append(set, s.key)
+		var parts map[int64]any
+		if err := cbor.Unmarshal(data, &parts); err != nil {
+			t.Fatal(err)
+		}
+		if parts[3] != int64(s.key.Alg()) {
+			t.Errorf("got algorithm %v", parts[3])
+		}
+		delete(parts, 3) // go-cose does not know the new numbers
+		var k cose.Key
+		if err := k.UnmarshalCBOR(must(cbor.Marshal(parts))(t)); err != nil {
+			t.Fatal(err)
+		}
+		if kid := s.key.Thumbprint(); !bytes.Equal(k.ID, kid[:]) {
+			t.Errorf("got kid %x", k.ID)
+		}
+		pub := must(k.PublicKey())(t)
+		if got := must(receipt.NewPublicKey(s.key.Name(), pub))(t); got != s.key {
+			t.Errorf("got %v, want %v", got, s.key)
+		}
+		if got := must(receipt.ParseCOSEKey(s.key.Name(), data))(t); got != s.key {
+			t.Errorf("got %v, want %v", got, s.key)
+		}
+		for i := range data {
+			data[i] ^= 1
+			if got, err := receipt.ParseCOSEKey(s.key.Name(), data); err == nil {
+				t.Errorf("byte %d changed: got %v", i, got)
+			}
+			data[i] ^= 1
+		}
+		for name, bad := range map[string][]byte{"nothing": nil, "a byte after": append(bytes.Clone(data), 0), "long": make([]byte, 1000), "an empty map": {0xa0}} {
+			if _, err := receipt.ParseCOSEKey(s.key.Name(), bad); stage(err) != "vkey" && stage(err) != "size" {
+				t.Errorf("%s: got %v", name, err)
+			}
+		}
+		if _, err := receipt.ParseCOSEKey("no name", data); stage(err) != "vkey" {
+			t.Errorf("a bad name: got %v", err)
+		}
+	})
+	var raw []cbor.RawMessage
+	if err := cbor.Unmarshal(receipt.COSEKeySet(append(set, receipt.PublicKey{})), &raw); err != nil || len(raw) != 2 {
+		t.Fatalf("got %d keys, %v", len(raw), err)
+	}
+	for i := range raw {
+		if !bytes.Equal(raw[i], receipt.COSEKey(set[i])) {
+			t.Errorf("key %d differs in the set", i)
+		}
+	}
+	if receipt.COSEKey(receipt.PublicKey{}) != nil || !bytes.Equal(receipt.COSEKeySet(nil), []byte{0x80}) {
+		t.Error("the zero key is a key")
+	}
 }
 
 // inTotoKey is the signer's public key, under our key id.
@@ -180,8 +239,8 @@ func TestBundleIsGNUTars(t *testing.T) {
 	b := fullBundle()
 	want := must(receipt.FormatBundle(b))(t)
 	dir := t.TempDir()
-	names := []string{"receipt.cose", "statement.dsse.json", "task.sealed", "evidence.cbor", "proof.cbor", "log.tlog-proof", "timestamp.tsr", "receipt2.cose"}
-	for i, data := range [][]byte{b.Receipt, b.Statement, b.Sealed, b.Evidence, b.Proof, b.LogProof, b.Timestamp, b.Receipt2} {
+	names := []string{"receipt.cose", "statement.dsse.json", "task.sealed", "evidence.cbor", "proof.cbor", "log.tlog-proof", "log.cbor", "timestamp.tsr", "receipt2.cose"}
+	for i, data := range [][]byte{b.Receipt, b.Statement, b.Sealed, b.Evidence, b.Proof, b.LogProof, b.Log, b.Timestamp, b.Receipt2} {
 		if err := os.WriteFile(filepath.Join(dir, names[i]), data, 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -92,6 +92,9 @@ func entryFrame(entry []byte) (frame sign1Frame, _ *Error) {
 	if !bytes.Equal(frame.Unprotected, []byte{0xa0}) {
 		return frame, refuse(StageUnprotected, fmt.Sprintf("%x", clip(frame.Unprotected)), "a0: the empty map", "the entry is the statement as it was signed")
 	}
+	if bytes.Equal(frame.Payload, []byte{0xf6}) {
+		return frame, refuse(StagePayload, "a detached payload (null)", "a byte string", "")
+	}
 	var payload []byte
 	if err := field(frame.Payload, &payload, StagePayload, "a byte string"); err != nil {
 		return frame, err
