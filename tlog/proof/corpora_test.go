@@ -21,16 +21,18 @@ type vector struct {
 	WantErr                                           bool
 }
 
-// hash is what stands for bytes that are no hash: another hash than the right one,
-// so that it is the check which refuses them and not the type.
-func hash(b []byte) (h [32]byte) {
-	copy(h[:], b)
-	return h
+// hash turns bytes of another length into a hash that is nothing else's, so that
+// it is the check which refuses them and not the type.
+func hash(b []byte, what string) [32]byte {
+	if len(b) == 32 {
+		return [32]byte(b)
+	}
+	return sha256.Sum256(append([]byte(what), b...))
 }
 
 func (v vector) path() (path [][32]byte) {
 	for _, p := range v.Proof {
-		path = append(path, hash(p))
+		path = append(path, hash(p, "path"))
 	}
 	return path
 }
@@ -52,21 +54,21 @@ func TestMerkleCorpus(t *testing.T) {
 		check           func(v vector) error
 	}{
 		"inclusion": {98, 6, func(v vector) error {
-			return proof.Inclusion(v.LeafIdx, v.TreeSize, hash(v.LeafHash), v.path(), hash(v.Root))
+			return proof.Inclusion(v.LeafIdx, v.TreeSize, hash(v.LeafHash, "leaf"), v.path(), hash(v.Root, "root"))
 		}},
 		"consistency": {98, 6, func(v vector) error {
-			return proof.Consistency(v.Size1, v.Size2, v.path(), hash(v.Root1), hash(v.Root2))
+			return proof.Consistency(v.Size1, v.Size2, v.path(), hash(v.Root1, "root 1"), hash(v.Root2, "root 2"))
 		}},
 		"subtreeinclusion": {204, 12, func(v vector) error {
-			got, err := merkle.SubtreeInclusionRoot(v.LeafIdx, v.Start, v.End, hash(v.LeafHash), v.path())
-			if err == nil && got != hash(v.Root) {
+			got, err := merkle.SubtreeInclusionRoot(v.LeafIdx, v.Start, v.End, hash(v.LeafHash, "leaf"), v.path())
+			if err == nil && got != hash(v.Root, "root") {
 				return differ
 			}
 			return err
 		}},
 		"subtreeconsistency": {118, 12, func(v vector) error {
-			subtree, tree, err := merkle.SubtreeConsistencyRoots(v.Start, v.End, v.Size, v.path(), hash(v.Root1))
-			if err == nil && (subtree != hash(v.Root1) || v.Start != v.End && tree != hash(v.Root2)) {
+			subtree, tree, err := merkle.SubtreeConsistencyRoots(v.Start, v.End, v.Size, v.path(), hash(v.Root1, "root 1"))
+			if err == nil && (subtree != hash(v.Root1, "root 1") || v.Start != v.End && tree != hash(v.Root2, "root 2")) {
 				return differ
 			}
 			return err
