@@ -213,3 +213,33 @@ func (c *Condition) match(e *Entry) answer {
 	}
 	return unknown
 }
+
+// MayLieBelow tells whether a glob can name files below a folder. It may say so when
+// there are none.
+func (l Location) MayLieBelow(folder string) bool {
+	if !l.Glob {
+		return len(l.Path) > len(folder) && l.Path[:len(folder)] == folder && l.Path[len(folder)] == '/'
+	}
+	base, rest := doublestar.SplitPattern(l.Path)
+	if base != "." {
+		if folder == base || strings.HasPrefix(base, folder+"/") {
+			return true
+		}
+		var ok bool
+		if folder, ok = strings.CutPrefix(folder, base+"/"); !ok {
+			return false
+		}
+	}
+	if strings.Contains(rest, "{") {
+		return true
+	}
+	segments := strings.Split(rest, "/")
+	for _, name := range strings.Split(folder, "/") {
+		below, deeper := next(segments, name)
+		if !deeper {
+			return false
+		}
+		segments = below
+	}
+	return true
+}

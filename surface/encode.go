@@ -247,7 +247,7 @@ func (o *Observation) checkEntry(e *Entry) error {
 		}
 	}
 	if v := e.Event; v != nil {
-		if v.How < Wrote || v.How > Found || v.Fate < Kept || v.Fate > Left || (v.How == Found) != (v.Seq == 0) || (v.Fate == Kept) != (v.End == 0) || v.End != 0 && v.End <= v.Seq {
+		if v.How < Wrote || v.How > Undated || v.Fate < Kept || v.Fate > Left || (v.How == Found) != (v.Seq == 0) || (v.Fate == Kept) != (v.End == 0) || v.End != 0 && v.End <= v.Seq {
 			return fmt.Errorf("got event %d, %v, %v by %d", v.Seq, v.How, v.Fate, v.End)
 		}
 	}

@@ -69,6 +69,12 @@ func Judge(c Condition, o *Observation) (Result, error) {
 	why := gaps{}
 	for i := range o.Entries {
 		e := &o.Entries[i]
+		if e.Event != nil && e.Event.How == Undated {
+			if c.match(e) != no {
+				why.add(NotDated, e.Location)
+			}
+			continue
+		}
 		if e.Event != nil && e.Event.How > Moved {
 			if r.Dismissed == nil && c.match(e) == yes {
 				r.Dismissed = e

@@ -63,6 +63,7 @@ const (
 	JournalOpen       Reason = "journal-open"       // the journal has no final row, or breaks off
 	EventsLost        Reason = "events-lost"        // the recorder lost events, or could not explain a change
 	TimeUnproven      Reason = "time-unproven"      // it matches, but its times do not show that it lies in the window
+	NotDated          Reason = "not-dated"          // it may have been written only after the location had lost the file
 	ScopeNotApplied   Reason = "scope-not-applied"  // the source cannot tell whose entry it is
 )
 
@@ -81,7 +82,7 @@ var reasons = map[Reason]place{
 	EventsLost: ofCoverage, FileLimit: ofCoverage, DepthLimit: ofCoverage, ListingFailed: ofCoverage, LinkNotFollowed: ofCoverage, LinkOutside: ofCoverage,
 	LinkDangling: ofCoverage, NotAFile: ofCoverage, ReadFailed: ofCoverage, Replaced: ofCoverage, Unconfined: ofCoverage, UnsafeName: ofCoverage,
 	ReadLimit: ofEntry, TextLimit: ofEntry, NotText: ofEntry, Changed: ofEntry, NotKept: ofEntry, SecretsRemoved: ofEntry,
-	TimeUnproven: ofResult, ScopeNotApplied: ofResult,
+	TimeUnproven: ofResult, NotDated: ofResult, ScopeNotApplied: ofResult,
 }
 
 // A Gap is what could not be looked at. Of each reason the first location and the
@@ -134,16 +135,17 @@ type How uint8
 
 // The ways. Only the first two are the run's writing.
 const (
-	Wrote  How = iota + 1 // the run wrote it
-	Moved                 // the run wrote it elsewhere, and renamed or linked it here
-	Linked                // a hard link or a rename of content that the run did not write
-	Found                 // it was there before
+	Wrote   How = iota + 1 // the run wrote it
+	Moved                  // the run wrote it elsewhere, and renamed or linked it here
+	Linked                 // a hard link or a rename of content that the run did not write
+	Found                  // it was there before
+	Undated                // the run wrote it, perhaps only after the location had lost the file
 )
 
-var howNames = [...]string{"", "wrote", "moved", "linked", "found"}
+var howNames = [...]string{"", "wrote", "moved", "linked", "found", "undated"}
 
 func (h How) String() string {
-	if h >= Wrote && h <= Found {
+	if h >= Wrote && h <= Undated {
 		return howNames[h]
 	}
 	return fmt.Sprintf("how %d", h)
