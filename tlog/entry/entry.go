@@ -135,14 +135,20 @@ func Parse(data []byte) (*Unverified, error) {
 	}
 	u := &Unverified{kind: kind, sign1: sign1, said: sign1.Unauthenticated(), leaf: receipt.LeafHash(data)}
 	if u.body, err = parseBody(of, u.said); err != nil {
-		return nil, &Refusal{NotAnEntry, kind.String() + ": " + err.Error(), "an entry as spec/log.md has it", ""}
+		r := notAnEntry(err)
+		r.Got = kind.String() + ": " + r.Got
+		return nil, r
 	}
 	return u, nil
 }
 
 func notAnEntry(err error) *Refusal {
 	var e *receipt.Error
-	if !errors.As(err, &e) {
+	var m *malformation
+	switch {
+	case errors.As(err, &m):
+		return &Refusal{NotAnEntry, m.got, m.want, ""}
+	case !errors.As(err, &e):
 		return &Refusal{NotAnEntry, err.Error(), "an entry as spec/log.md has it", ""}
 	}
 	return &Refusal{NotAnEntry, fmt.Sprintf("%s: %s", e.Stage, e.Got), e.Want, e.Hint}
@@ -231,7 +237,7 @@ func (e *Entry) Run() [16]byte {
 func parseRun(text string) (run [16]byte, err error) {
 	b, err := hex.DecodeString(text)
 	if err != nil || len(b) != len(run) || hex.EncodeToString(b) != text || [16]byte(b) == run {
-		return run, fmt.Errorf("sub %.80q is no run id, which is 32 lower-case hex digits, not all zero", text)
+		return run, malformed(fmt.Sprintf("sub %.80q", text), "a run id: 32 lower-case hex digits, not all zero")
 	}
 	return [16]byte(b), nil
 }

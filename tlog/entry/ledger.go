@@ -160,7 +160,7 @@ func (l *Ledger) refuse(e *Entry) *Refusal {
 }
 
 func unregistered(id ID, e *Entry) *Refusal {
-	return &Refusal{id, fmt.Sprintf("a %v of run %s, which %s has not registered", e.kind, hexRun(e.Run()), e.key.Name()), "a REGISTER by the same key before it", "a run is registered before it starts and by the key that signs its receipt"}
+	return &Refusal{id, fmt.Sprintf("the %v of run %s, which %s has not registered", e.kind, hexRun(e.Run()), e.key.Name()), "a REGISTER by the same key before it", "a run is registered before it starts and by the key that signs its receipt"}
 }
 
 func (l *Ledger) refuseRegister(e *Entry) *Refusal {

@@ -47,7 +47,7 @@ func (r *Refusal) Error() string {
 // Unknown is the refusal of an entry whose issuer the log does not admit for the
 // role of its kind.
 func Unknown(u *Unverified) *Refusal {
-	return &Refusal{UnknownIssuer, fmt.Sprintf("a %v by the key %s, which calls itself %q", u.kind, receipt.Fingerprint(u.said.Kid), u.said.Issuer),
+	return &Refusal{UnknownIssuer, fmt.Sprintf("the %v of the key %s, which calls itself %q", u.kind, receipt.Fingerprint(u.said.Kid), u.said.Issuer),
 		fmt.Sprintf("one by a key that the log admits as %v", u.kind.Role()), "ask the log's operator to admit the key"}
 }
 

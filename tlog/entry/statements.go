@@ -136,7 +136,7 @@ func parseRegister(said receipt.Unauthenticated) (Register, error) {
 	if run, err := parseRun(said.Subject); err != nil {
 		return Register{}, err
 	} else if run != p.Run {
-		return Register{}, fmt.Errorf("sub names the run %x, the payload %x", run, p.Run)
+		return Register{}, malformed(fmt.Sprintf("the run %x in the payload", p.Run), fmt.Sprintf("%x, as sub says", run))
 	}
 	return p.Register, p.check()
 }
@@ -148,10 +148,10 @@ func (r *Register) check() error {
 		}
 	}
 	if r.Trial == 0 || r.Attempt == 0 {
-		return fmt.Errorf("trial %d, attempt %d: both count from 1", r.Trial, r.Attempt)
+		return malformed(fmt.Sprintf("trial %d, attempt %d", r.Trial, r.Attempt), "both from 1")
 	}
 	if r.Seal == [32]byte{} || r.Sealed == [32]byte{} {
-		return fmt.Errorf("a seal or sealed digest of zeros: a run without a sealed set cannot be registered")
+		return malformed("a seal or sealed digest of zeros", "a run that is bound to a sealed set")
 	}
 	return nil
 }
@@ -186,32 +186,33 @@ func (f *Final) check() error {
 		return err
 	}
 	if f.Outcome < journal.Completed || f.Outcome > journal.Abandoned || f.Code > 255 {
-		return fmt.Errorf("outcome %d, exit code %d: want an outcome from 1 to 4, a code of at most 255", f.Outcome, f.Code)
+		return malformed(fmt.Sprintf("outcome %d, exit code %d", f.Outcome, f.Code), "an outcome from 1 to 4, a code of at most 255")
 	}
 	if f.Outcome == journal.Completed && f.Code != 0 || f.Outcome == journal.Failed && f.Code == 0 {
-		return fmt.Errorf("outcome %v with exit code %d: want 0 exactly if completed", f.Outcome, f.Code)
+		return malformed(fmt.Sprintf("outcome %v with exit code %d", f.Outcome, f.Code), "0 exactly if completed")
 	}
 	if len(f.Counts) > maxCounts {
-		return fmt.Errorf("%d counts: want at most %d", len(f.Counts), maxCounts)
+		return malformed(fmt.Sprintf("%d counts", len(f.Counts)), fmt.Sprintf("at most %d", maxCounts))
 	}
 	left := f.Head.Size - 1 // the closing row is not counted
+	rows := fmt.Sprintf("counts of the %d rows before the closing row", left)
 	for i, c := range f.Counts {
 		if c.Phase > journal.PhaseGrade || c.Op < journal.OpStart || c.Op > journal.OpGuard || c.Op == journal.OpFinal || c.N == 0 {
-			return fmt.Errorf("%d rows of %v in phase %v: want a known phase and operation, and no zero", c.N, c.Op, c.Phase)
+			return malformed(fmt.Sprintf("%d rows of %v in phase %v", c.N, c.Op, c.Phase), "a known phase and operation, and no zero")
 		}
 		if i > 0 && cmp.Or(cmp.Compare(f.Counts[i-1].Phase, c.Phase), cmp.Compare(f.Counts[i-1].Op, c.Op)) >= 0 {
-			return fmt.Errorf("counts of %v in phase %v out of order: want them by phase, then operation, each once", c.Op, c.Phase)
+			return malformed(fmt.Sprintf("%v in phase %v out of order", c.Op, c.Phase), "counts by phase, then operation, each once")
 		}
 		if c.N > left {
-			return fmt.Errorf("counts of more rows than the journal's %d before the closing row", f.Head.Size-1)
+			return malformed("counts of more rows than there are", rows)
 		}
 		left -= c.N
 	}
 	if left != 0 {
-		return fmt.Errorf("counts of %d rows: want the journal's %d before the closing row", f.Head.Size-1-left, f.Head.Size-1)
+		return malformed(fmt.Sprintf("counts of %d rows", f.Head.Size-1-left), rows)
 	}
 	if f.Checkpoints > f.Head.Size {
-		return fmt.Errorf("%d checkpoints of a journal of %d rows: each has more rows than the one before", f.Checkpoints, f.Head.Size)
+		return malformed(fmt.Sprintf("%d checkpoints of a journal of %d rows", f.Checkpoints, f.Head.Size), "no more than rows: each has more than the one before")
 	}
 	return nil
 }
@@ -228,11 +229,11 @@ func parseAttest(said receipt.Unauthenticated) (a Attest, err error) {
 	p := &a.Statement.Predicate
 	subject := a.Statement.Subject[0]
 	if p.Run.ID != said.Subject || subject.Name != journal.OriginPrefix+said.Subject {
-		return a, fmt.Errorf("sub names the run %s, the statement %.80q and %.80q", said.Subject, p.Run.ID, subject.Name)
+		return a, malformed(fmt.Sprintf("run %.80q and subject %.80q in the statement", p.Run.ID, subject.Name), "the run "+said.Subject+", as sub says")
 	}
 	root, err := hex.DecodeString(p.Journal.Root)
 	if err != nil || len(root) != 32 || hex.EncodeToString(root) != p.Journal.Root || subject.Digest.SHA256 != p.Journal.Root {
-		return a, fmt.Errorf("journal root %.80q, subject digest %.80q: want one SHA-256 in lower-case hex", p.Journal.Root, subject.Digest.SHA256)
+		return a, malformed(fmt.Sprintf("journal root %.80q, subject digest %.80q", p.Journal.Root, subject.Digest.SHA256), "one SHA-256 in lower-case hex")
 	}
 	a.Head.Size, a.Head.Root = p.Journal.Size, [32]byte(root)
 	return a, checkSize(a.Head.Size)
@@ -241,7 +242,7 @@ func parseAttest(said receipt.Unauthenticated) (a Attest, err error) {
 func parseSubmit(of receipt.Kind, said receipt.Unauthenticated) (s Submit, err error) {
 	s.ID = said.Subject
 	if _, err := parseRun(s.ID); err != nil {
-		return s, fmt.Errorf("sub %.80q is no submission id, which is 32 lower-case hex digits", s.ID)
+		return s, malformed(fmt.Sprintf("sub %.80q", s.ID), "a submission id: 32 lower-case hex digits")
 	}
 	if of == receipt.KindSubmit {
 		s.Digest = [32]byte(said.Payload)
@@ -251,24 +252,31 @@ func parseSubmit(of receipt.Kind, said receipt.Unauthenticated) (s Submit, err e
 		return s, err
 	}
 	if id := s.Statement.ID(); id != s.ID {
-		return s, fmt.Errorf("sub names the submission %s, the statement %s", s.ID, id)
+		return s, malformed("the submission "+id+" in the statement", s.ID+", as sub says")
 	}
 	return s, nil
 }
+
+// malformation is content that no entry of its kind has.
+type malformation struct{ got, want string }
+
+func (m *malformation) Error() string { return "got " + m.got + ", want " + m.want }
+
+func malformed(got, want string) error { return &malformation{got, want} }
 
 func decode(payload []byte, v any, version *string, want string) error {
 	if err := dcbor.Unmarshal(payload, v); err != nil {
 		return fmt.Errorf("payload: %w", err)
 	}
 	if *version != want {
-		return fmt.Errorf("payload of version %.80q: want %q", *version, want)
+		return malformed(fmt.Sprintf("a payload of version %.80q", *version), fmt.Sprintf("%q", want))
 	}
 	return nil
 }
 
 func checkSize(n uint64) error {
 	if n == 0 {
-		return fmt.Errorf("a journal of no rows: want at least the start row")
+		return malformed("a journal of no rows", "at least the start row")
 	}
 	return nil
 }
@@ -277,7 +285,7 @@ func checkSize(n uint64) error {
 // change the writing direction would deceive who reads a monitor's report.
 func checkText(what, text string) error {
 	if text == "" || len(text) > maxText || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return fmt.Errorf("%s %.80q: want 1 to %d bytes of printable characters", what, text, maxText)
+		return malformed(fmt.Sprintf("%s %.80q", what, text), fmt.Sprintf("1 to %d bytes of printable characters", maxText))
 	}
 	return nil
 }
