@@ -19,7 +19,6 @@ const (
 	// closeWithin bounds how long Close waits for the last checkpoint.
 	closeWithin = 30 * time.Second
 
-	lockName   = ".lock"
 	folderMode = 0o755 // a log is public
 )
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -30,7 +31,7 @@ type Embedded struct {
 	dir     string
 	key     receipt.PublicKey
 	files   files
-	lock    *os.File
+	lock    io.Closer
 	stop    context.CancelFunc
 	add     tessera.AddFn
 	shut    func(context.Context) error
@@ -96,7 +97,7 @@ func open(ctx context.Context, dir string, s receipt.Signer, also []*proof.Cosig
 	if l.files, err = openFiles(dir); err != nil {
 		return nil, err
 	}
-	if l.lock, err = lock(filepath.Join(dir, lockName)); err != nil {
+	if l.lock, err = LockFolder(dir); err != nil {
 		return nil, errors.Join(err, l.files.Close())
 	}
 	if err := l.start(ctx, s, also); err != nil {
@@ -143,23 +144,6 @@ func noteSigners(s receipt.Signer, also []*proof.Cosigner) (note.Signer, []note.
 		more[i] = cosigner{s, c}
 	}
 	return noteSigner{s, v}, more, nil
-}
-
-// lock is released by the kernel with the last descriptor, so a killed process
-// leaves nothing that must be cleaned up.
-func lock(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%s: %w", filepath.Dir(name), ErrInUse)
-		}
-		return nil, fmt.Errorf("lock %s: %w", name, err)
-	}
-	return f, nil
 }
 
 // Key implements Log.
