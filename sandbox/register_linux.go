@@ -95,17 +95,21 @@ func (g *registrar) answer(ctx context.Context, start journal.Start, control *os
 	})
 }
 
-// end waits for register and returns its error, nil if it was stopped. The broker has ended.
+// end waits for register and returns why the run was not registered, nil if it was or
+// was not asked to be. The broker has ended.
 func (g *registrar) end() error {
 	if g == nil {
 		return nil
 	}
 	g.stop()
 	g.done.Wait()
-	if errors.Is(g.err, context.Canceled) {
+	switch {
+	case g.err == nil:
 		return nil
+	case errors.Is(g.err, context.Canceled):
+		return &NotRegistered{errors.New("stopped before it began: nothing ran")}
 	}
-	return g.err
+	return &NotRegistered{g.err}
 }
 
 // headRows and headEvery say when a head is due, see Config.Head. Tests shorten the time.

@@ -194,7 +194,7 @@ func run(ctx context.Context, c Config) (*Result, error) {
 	res, err := receive(control, listeners{c.Progress, c.Head, func() { registrar.answer(ctx, s.Start, control) }})
 	werr := <-ended
 	if failed := registrar.end(); failed != nil {
-		res, err = nil, &NotRegistered{failed}
+		res, err = nil, failed
 	}
 	if errors.Is(werr, exec.ErrWaitDelay) {
 		werr = nil

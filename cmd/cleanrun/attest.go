@@ -26,9 +26,13 @@ import (
 type attestOptions struct {
 	key, sign, sign2, sealed, out, dir, score, identity, store string
 	compact                                                    bool
+	log                                                        *runnersLog // nil logs nothing
 }
 
-var attestFlags attestOptions
+var (
+	attestFlags    attestOptions
+	attestLogFlags logFlags
+)
 
 var attestCommand = &cli.Command{
 	Name:  "attest",
@@ -39,6 +43,10 @@ bundle. -key takes the audit key, or the key of one benchmark or task that seal 
 
 A CLEAN, a DIRTY and an INCONCLUSIVE run all get a receipt: leaving one out is visible. A run that cannot be attested at all is refused
 and nothing is written. The same run folder and keys give the same bytes.
+
+With -log the receipt of a run that was started with "run -log" is put into the same log, and the bundle gets the proofs that verify needs for
+assurance L1, members log.tlog-proof and log.cbor. If the end of the run is not in the log yet, it is logged first. A run that was killed has no end: its receipt
+is written without proofs.
 
 -compact writes the same signed statement with a proof of half a megabyte or so in place of the evidence, which is what all verification otherwise
 needs. verify then says "aggregation trusted". Keep the run folder, or a full bundle: it is what convicts or clears you.`,
@@ -53,6 +61,7 @@ needs. verify then says "aggregation trusted". Keep the run folder, or a full bu
 		f.String(&v.identity, "identity", identityUsage)
 		f.String(&v.store, "store", "also put the bundle into the store in this `folder`")
 		f.Bool(&v.compact, "compact", "write a bundle with a compact proof in place of the evidence (spec/compact.md)")
+		attestLogFlags.flags(f, "the run was registered in")
 		f.String(&v.score, "score", "`number` that you claim as the score (asserted); refused if grading recorded one")
 	},
 	Run: func(e *cli.Env, args []string) error {
@@ -60,6 +69,12 @@ needs. verify then says "aggregation trusted". Keep the run folder, or a full bu
 		var err error
 		if v.dir, err = oneArg(args, "the run folder"); err != nil {
 			return err
+		}
+		if v.log, err = attestLogFlags.open(context.Background()); err != nil {
+			return err
+		}
+		if v.log != nil {
+			defer v.log.Close()
 		}
 		return thenStore(e, v.store, v.out, func() error {
 			p := cli.NewProgress(e.Stderr, "deriving digests")
@@ -95,6 +110,9 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 	signer, err := keys.Load(o.sign)
 	if err != nil {
 		return nil, none, err
+	}
+	if _, err := os.Lstat(o.out); err == nil {
+		return nil, none, receiptExists(o.out)
 	}
 	file, set, err := readSealed(o.sealed)
 	if err != nil {
@@ -166,6 +184,11 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 	if b.Statement, err = receipt.SignDSSE(signer, a.Bytes); err != nil {
 		return nil, none, err
 	}
+	if o.log != nil {
+		if err := logReceipt(o.log, signer, o.dir, &b, warn); err != nil {
+			return nil, none, err
+		}
+	}
 	if o.sign2 != "" {
 		second, err := keys.Load(o.sign2)
 		if err != nil {
@@ -177,11 +200,15 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 	}
 	if err := durable.CreateFrom(o.out, 0o644, b.Write); err != nil {
 		if errors.Is(err, os.ErrExist) {
-			err = cli.Failf(cli.ExitUsage, "a receipt is never overwritten: name a new file", "%s exists", o.out)
+			err = receiptExists(o.out)
 		}
 		return nil, none, err
 	}
 	return a, rep, nil
+}
+
+func receiptExists(out string) error {
+	return cli.Failf(cli.ExitUsage, "a receipt is never overwritten: name a new file", "%s exists", out)
 }
 
 // scan derives the evidence pack into a file of the run folder that has no name,

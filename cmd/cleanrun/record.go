@@ -184,7 +184,12 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 		}
 	}
 	c.ToolDirs, c.ApplyFirst = tools(), o.apply
+	logged, err := o.logging.of(&c, sealedBytes, warn)
+	if err != nil {
+		return nil, "", errors.Join(err, os.RemoveAll(dir)) // nothing ran
+	}
 	res, err := sandbox.Run(context.Background(), c)
+	logged.end()
 	if e := removeTests(); err == nil && e != nil {
 		return nil, "", fmt.Errorf("remove hidden tests: %w", e)
 	}
@@ -192,10 +197,15 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 		var unavailable *sandbox.Unavailable
 		var refused *sandbox.Refused
 		var not *sandbox.NotExecuted
-		if errors.As(err, &unavailable) || errors.As(err, &refused) || errors.As(err, &not) {
+		var unregistered *sandbox.NotRegistered
+		switch err := logged.failed(err); {
+		case logged.sent(err):
+			return nil, "", cli.Failf(cli.ExitRunner, "this attempt is used up: try again with the next number, -attempt", "%w (its registration and what was recorded are in %s)", err, dir)
+		case errors.As(err, &unavailable) || errors.As(err, &refused) || errors.As(err, &not) || errors.As(err, &unregistered):
 			return nil, "", errors.Join(err, os.RemoveAll(dir)) // nothing ran
+		default:
+			return nil, "", fmt.Errorf("%w (what was recorded is in %s)", err, dir)
 		}
-		return nil, "", fmt.Errorf("%w (what was recorded is in %s)", err, dir)
 	}
 	out := &ran{Result: res}
 	if o.apply {

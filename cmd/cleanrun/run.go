@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,7 +9,9 @@ import (
 	"syscall"
 
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
+	"github.com/cleanrun-dev/cleanrun/keys"
 	"github.com/cleanrun-dev/cleanrun/sandbox"
+	"github.com/cleanrun-dev/cleanrun/tlog/registry"
 )
 
 // runOptions is what run and quickstart pass to doRun.
@@ -26,6 +29,7 @@ type runOptions struct {
 	promptFile                           bool            // show the prompt at sandbox.PromptPath
 	tools                                func() []string // folders of tools; nil asks for them
 	command                              []string
+	logging                              runLogging
 	stdin                                io.Reader
 	stdout, stderr                       io.Writer
 }
@@ -33,7 +37,39 @@ type runOptions struct {
 var (
 	runFlags      = runOptions{trial: 1, attempt: 1}
 	runPhaseFlags phaseFlags
+	runLogFlags   runLogFlag
 )
+
+// runLogFlag are the flags of run about a log.
+type runLogFlag struct {
+	logFlags
+	key      string // the runner's
+	optional bool
+}
+
+// open opens the log and loads the key that signs what is put into it.
+func (v *runLogFlag) open(ctx context.Context, sealed string, warn func(string, ...any)) (runLogging, error) {
+	if v.log == "" && (v.key != "" || v.optional) {
+		return runLogging{}, cli.Failf(cli.ExitUsage, "give -log too", "-key and -log-optional without -log mean nothing")
+	}
+	if v.log != "" && (sealed == "" || v.key == "") {
+		return runLogging{}, cli.Failf(cli.ExitUsage, "cleanrun run -log URL -key runner.key -sealed task.sealed -prompt PROMPT -- CMD",
+			"-log: -sealed or -key is missing: a run is registered under the runner's key, for a task that is sealed")
+	}
+	if v.log == "" {
+		return runLogging{}, v.check()
+	}
+	signer, err := keys.Load(v.key)
+	if err != nil {
+		return runLogging{}, err
+	}
+	l, err := v.logFlags.open(ctx)
+	if err != nil && v.optional && errors.Is(err, registry.ErrUnavailable) {
+		warn(unlogged, err)
+		return runLogging{}, nil
+	}
+	return runLogging{log: l, signer: signer, optional: v.optional}, withoutLog(err)
+}
 
 var runCommand = &cli.Command{
 	Name:   "run",
@@ -72,6 +108,12 @@ and graded all the same. A limit that cannot be set is an error.
 SIGTERM and Ctrl-C go to the running command first; a second one kills the run. The outcome is then "cancelled", and nothing is graded.
 While the recording is being closed, also between two phases, any of them ends it at once: the journal stays open.
 
+With -log the run is put into a transparency log (spec/log.md): it is registered before it starts, its journal's head is logged while it goes
+on, and its end afterwards. -key is the runner's signing key, the one that attest signs with; the owner's SEAL must be in the log already. If
+the log does not answer, nothing is run (exit 125); with -log-optional the run goes on without, and cannot have assurance L1. An outage later
+stops nothing: what is missing is a gap that verify sees, and "cleanrun attest -log" logs an end that is missing. A folder as -log is opened
+by run itself, with -log-key; only one process can have it. An attempt is registered once: after a kill the next -attempt is due.
+
 Where namespaces cannot be set up (a container's seccomp profile, a nest without user namespaces), CMD works on a copy of the workspace in
 RUNDIR, with HOME and TMPDIR there, no network and a shared /tmp in which it gets at what it made itself (backend plain). run says so, and
 verify prints what that backend cannot see. -backend forces one.
@@ -93,6 +135,9 @@ a signal ended it while its journal was being closed: the recording then stays o
 		f.Strings(&v.env, "env", "pass this variable although its `name` looks like a secret; RUNDIR keeps its value")
 		v.keep.flags(f)
 		runPhaseFlags.flags(f)
+		runLogFlags.flags(f, "the run is registered in")
+		f.String(&runLogFlags.key, "key", "with -log: runner's signing key `file`")
+		f.Bool(&runLogFlags.optional, "log-optional", "with -log: run also if the log does not answer, without assurance L1")
 		f.String(&v.agent, "agent", "`name` of the agent (asserted)")
 		f.String(&v.model, "model", "`name` of the model (asserted)")
 		f.Uint(&v.trial, "trial", "`number` of the trial, from 1")
@@ -109,6 +154,12 @@ a signal ended it while its journal was being closed: the recording then stays o
 		var err error
 		if v.phases, err = runPhaseFlags.parse(); err != nil {
 			return err
+		}
+		if v.logging, err = runLogFlags.open(context.Background(), v.sealed, e.Warn); err != nil {
+			return usage125(err)
+		}
+		if v.logging.log != nil {
+			defer v.logging.log.Close()
 		}
 		v.command, v.stdin, v.stdout, v.stderr = e.Program, e.Stdin, e.Stdout, e.Stderr
 		if e.JSON {

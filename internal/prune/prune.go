@@ -31,7 +31,7 @@ type Report struct {
 
 // kept are the files that stay.
 var kept = []string{
-	journal.RowsFile, journal.DetailsFile, journal.HeadFile, journal.SecretFile, "task.sealed", "baseline",
+	journal.RowsFile, journal.DetailsFile, journal.HeadFile, journal.SecretFile, "task.sealed", "baseline", "registration.cbor",
 	vault.KeyFile, vault.SecretFile, vault.RecipientsFile,
 }
 
