@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The examples of spec/bundle.md are vectors that verify, and its list of stages
+// The examples of spec/bundle.md and cose-receipt.md are vectors that verify, and its list of stages
 // is the one in error.go.
 func TestSpecPage(t *testing.T) {
 	page := string(must(os.ReadFile(filepath.Join("..", "spec", "bundle.md")))(t))
@@ -31,6 +31,16 @@ func TestSpecPage(t *testing.T) {
 	text := string(must(os.ReadFile(filepath.Join("..", "testvectors", "cose", "ok-receipt-ed25519.txt")))(t))
 	if _, hex, ok := strings.Cut(text, "\n\n"); !ok || !strings.Contains(page, "\n"+hex) {
 		t.Error("the page lacks the hex of ok-receipt-ed25519")
+	}
+
+	receipts := string(must(os.ReadFile(filepath.Join("..", "spec", "cose-receipt.md")))(t))
+	text = string(must(os.ReadFile(filepath.Join("..", "testvectors", "logreceipt", "ok-inclusion-ed25519.txt")))(t))
+	if _, hex, ok := strings.Cut(text, "\n\n"); !ok || !strings.Contains(receipts, "\n"+hex) {
+		t.Error("cose-receipt.md lacks the hex of ok-inclusion-ed25519")
+	}
+	_, key, _ := strings.Cut(text, "\nlog: ")
+	if key, _, _ = strings.Cut(key, "\n"); key == "" || !strings.Contains(receipts, "\n"+key+"\n") {
+		t.Errorf("cose-receipt.md lacks the key %q", key)
 	}
 
 	source := string(must(os.ReadFile("error.go"))(t))
