@@ -2,6 +2,7 @@ package proof
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -127,11 +128,11 @@ func (p *Policy) log(words []string) *Error {
 			return err
 		}
 	}
-	url, wrong := parseURL(words[2:])
+	at, wrong := parseURL(words[2:])
 	if wrong != nil {
 		return wrong
 	}
-	p.Logs = append(p.Logs, Log{key, url})
+	p.Logs = append(p.Logs, Log{key, at})
 	return nil
 }
 
@@ -147,12 +148,11 @@ func parseURL(words []string) (string, *Error) {
 	if len(words) == 0 {
 		return "", nil
 	}
-	for _, scheme := range []string{"https://", "http://"} {
-		if rest, ok := strings.CutPrefix(words[0], scheme); ok && rest != "" && rest[0] != '/' {
-			return words[0], nil
-		}
+	u, err := url.Parse(words[0])
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" {
+		return "", bad(clip(words[0]), "an https:// or http:// URL without user and query", "")
 	}
-	return "", bad(clip(words[0]), "an https:// or http:// URL", "")
+	return words[0], nil
 }
 
 func (p *Policy) witness(words []string) *Error {
@@ -169,11 +169,11 @@ func (p *Policy) witness(words []string) *Error {
 	if err != nil {
 		return bad(err.Error(), "the cosignature vkey of a witness", "copy the line that the witness prints or publishes")
 	}
-	url, wrong := parseURL(words[3:])
+	at, wrong := parseURL(words[3:])
 	if wrong != nil {
 		return wrong
 	}
-	w := Witness{Name: words[1], Key: key, URL: url}
+	w := Witness{Name: words[1], Key: key, URL: at}
 	for _, other := range p.Witnesses {
 		if other.Key.SameKey(key) {
 			return bad(fmt.Sprintf("the key of witness %s again, as %s", other.Name, w.Name), "each key once", "one operator under two names would count twice")
