@@ -66,9 +66,6 @@ func (l Location) Check() error {
 	if l.Glob && !doublestar.ValidatePattern(l.Path) {
 		return bad("a malformed glob")
 	}
-	if b := l.Base(); b == ".." || strings.HasPrefix(b, "../") { // spelled with a backslash
-		return bad(`".."`)
-	}
 	return nil
 }
 
@@ -86,12 +83,31 @@ func (l Location) Matches(file string) bool {
 	return err == nil && ok
 }
 
+// split is the folder above everything that the location can name, "." for the root, and
+// the segments of the glob below it, up to the first that can hold a slash: alternatives
+// and classes can.
+func (l Location) split() (base string, segments []string) {
+	if strings.Contains(l.Path, `\`) { // which a name would have to be freed of
+		return ".", []string{"**"}
+	}
+	base, rest := doublestar.SplitPattern(l.Path)
+	for _, s := range strings.Split(rest, "/") {
+		if strings.ContainsAny(s, "{[") {
+			s = "**"
+		}
+		if segments = append(segments, s); s == "**" {
+			break
+		}
+	}
+	return base, segments
+}
+
 // Base is the folder above everything that the location can name, "." for the root.
 func (l Location) Base() string {
 	if !l.Glob {
 		return path.Dir(l.Path)
 	}
-	base, _ := doublestar.SplitPattern(l.Path)
+	base, _ := l.split()
 	return base
 }
 
@@ -220,7 +236,7 @@ func (l Location) MayLieBelow(folder string) bool {
 	if !l.Glob {
 		return len(l.Path) > len(folder) && l.Path[:len(folder)] == folder && l.Path[len(folder)] == '/'
 	}
-	base, rest := doublestar.SplitPattern(l.Path)
+	base, segments := l.split()
 	if base != "." {
 		if folder == base || strings.HasPrefix(base, folder+"/") {
 			return true
@@ -230,10 +246,6 @@ func (l Location) MayLieBelow(folder string) bool {
 			return false
 		}
 	}
-	if strings.Contains(rest, "{") {
-		return true
-	}
-	segments := strings.Split(rest, "/")
 	for _, name := range strings.Split(folder, "/") {
 		below, deeper := next(segments, name)
 		if !deeper {
@@ -242,4 +254,16 @@ func (l Location) MayLieBelow(folder string) bool {
 		segments = below
 	}
 	return true
+}
+
+// next tells whether a folder can hold matches, and the pattern's segments below it.
+func next(segments []string, name string) (below []string, deeper bool) {
+	switch {
+	case segments[0] == "**":
+		return segments, true
+	case len(segments) == 1:
+		return nil, false
+	}
+	ok, err := doublestar.Match(segments[0], name)
+	return segments[1:], ok && err == nil
 }

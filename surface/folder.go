@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-
-	"github.com/bmatcuk/doublestar/v4"
 )
 
 // maxDepth of folders in folders: each is an open handle on the way down.
@@ -65,17 +63,12 @@ func (d *Folder) List(ctx context.Context, at Location, c *Collector) {
 		}
 		return
 	}
-	base := at.Base()
+	base, segments := at.split()
 	sub, ok := w.base(base)
 	if !ok {
 		return
 	}
 	defer sub.Close()
-	_, rest := doublestar.SplitPattern(at.Path)
-	var segments []string
-	if !strings.Contains(rest, "{") { // alternatives can hold a slash
-		segments = strings.Split(rest, "/")
-	}
 	if base == "." {
 		base = ""
 	}
@@ -238,7 +231,7 @@ func (w *walk) names(in *os.Root, full string) ([]string, error) {
 }
 
 // folder lists one folder and what lies in it. segments are those of the pattern, from
-// this folder's own files on; nil if anything below can match.
+// this folder's own files on.
 func (w *walk) folder(in *os.Root, full string, segments []string, depth int) error {
 	if depth > maxDepth {
 		w.c.Gap(DepthLimit, full)
@@ -291,18 +284,6 @@ func (w *walk) folder(in *os.Root, full string, segments []string, depth int) er
 	return nil
 }
 
-// next tells whether a folder can hold matches, and the pattern's segments below it.
-func next(segments []string, name string) (below []string, deeper bool) {
-	switch {
-	case segments == nil || segments[0] == "**":
-		return nil, true
-	case len(segments) == 1:
-		return nil, false
-	}
-	ok, err := doublestar.Match(segments[0], name)
-	return segments[1:], ok && err == nil
-}
-
 // link looks at a link: one to a file inside the root is that file, under its own name.
 func (w *walk) link(in *os.Root, name, full string, seen fs.FileInfo, file, deeper bool) error {
 	// From the root, since the target may lie above the folder; and it must be the link
@@ -346,10 +327,10 @@ func (w *walk) open(in *os.Root, name, full string, seen fs.FileInfo) (*Item, Re
 	switch {
 	case err != nil:
 		reason = ReadFailed
-	case !os.SameFile(st, seen):
-		reason = Replaced
 	case !st.Mode().IsRegular():
 		reason = NotAFile
+	case !os.SameFile(st, seen):
+		reason = Replaced
 	case !w.inside(f):
 		reason = Unconfined
 	}
