@@ -29,6 +29,7 @@ type Ledger struct {
 	states   []runState
 	attempts map[attemptKey]uint64 // index of the REGISTER
 	missing  []Missing
+	hidden   []Hidden
 }
 
 // leafKey begins a leaf hash. 24 bytes are enough: two entries of one key take
@@ -204,6 +205,9 @@ func (l *Ledger) Apply(e *Entry, index uint64) {
 	case KindFinal:
 		run := l.run(e)
 		run.last, run.size, run.root, run.final = index, e.body.final.Head.Size, e.body.final.Head.Root, true
+		if named := e.body.final.Checkpoints; named != uint64(run.checkpoints) {
+			l.hidden = append(l.hidden, Hidden{e.key.Thumbprint(), e.Run(), named, uint64(run.checkpoints), index})
+		}
 	}
 }
 
@@ -291,6 +295,21 @@ type Missing struct {
 
 // AttemptsMissing lists them in the order of the log.
 func (l *Ledger) AttemptsMissing() []Missing { return slices.Clone(l.missing) }
+
+// Hidden is a FINAL that names another number of CHECKPOINTs than the log has of
+// its run. A runner who lost an answer names fewer. So does one who logged the
+// heads of two journals under one registration, to choose between them: the
+// CHECKPOINTs that are left out are of the other.
+type Hidden struct {
+	Issuer [32]byte // thumbprint
+	Run    [16]byte
+	Named  uint64 // by the FINAL
+	Logged uint64 // before it
+	Index  uint64 // of the FINAL
+}
+
+// CheckpointsHidden lists them in the order of the log.
+func (l *Ledger) CheckpointsHidden() []Hidden { return slices.Clone(l.hidden) }
 
 // Conflicts are keys of what e says: two entries can contradict each other only
 // if they share one. Who adds entries from many goroutines holds a lock for each

@@ -223,6 +223,25 @@ func TestOpenAndMissing(t *testing.T) {
 	}
 }
 
+// Heads of two journals under one registration, of which one is shown: the log has
+// more CHECKPOINTs than the FINAL names.
+func TestRT3_CheckpointsHidden(t *testing.T) {
+	named := func(n byte, checkpoints uint64) *Entry {
+		f := final(n, 9)
+		f.Checkpoints = checkpoints
+		return finished(t, runner, f)
+	}
+	l := ledgerOf(t, sealed(t, owner, seal()),
+		registered(t, runner, register(1)), checkpointed(t, runner, head(1, 5)), checkpointed(t, runner, withRoot(head(1, 6), "the other")), checkpointed(t, runner, head(1, 7)), named(1, 2),
+		registered(t, runner, register(2)), checkpointed(t, runner, head(2, 5)), named(2, 1), // all named
+		registered(t, runner, register(3)), named(3, 1), // more than there are
+		registered(t, runner, register(4)), checkpointed(t, runner, head(4, 5))) // goes on
+	thumb := runner.public.Thumbprint()
+	if got, want := l.CheckpointsHidden(), []Hidden{{thumb, runID(1), 2, 3, 5}, {thumb, runID(3), 1, 0, 10}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 // Two entries that contradict each other share a key, so that they are never on
 // their way at once; runs of two attempts share none.
 func TestConflicts(t *testing.T) {

@@ -151,6 +151,18 @@ func (n *naive) missing() (list []Missing) {
 	return list
 }
 
+func (n *naive) hidden() (list []Hidden) {
+	for i, x := range n.list {
+		if x.kind != KindFinal {
+			continue
+		}
+		if checkpoints, _ := n.of(KindCheckpoint, x); uint64(len(checkpoints)) != x.Final().Checkpoints {
+			list = append(list, Hidden{x.key.Thumbprint(), x.Run(), x.Final().Checkpoints, uint64(len(checkpoints)), n.indexes[i]})
+		}
+	}
+	return list
+}
+
 func (n *naive) seal(digest [32]byte, by *[32]byte) (uint64, bool) {
 	for i, x := range n.list {
 		if x.kind == KindSeal && x.Seal().Digest == digest && (by == nil || x.key.Thumbprint() == *by) {
@@ -178,7 +190,7 @@ func draw(rng *rand.Rand, n int) *Entry {
 	case KindCheckpoint:
 		b.head = h
 	case KindFinal:
-		b.final.Head = h
+		b.final.Head, b.final.Checkpoints = h, uint64(rng.IntN(3))
 	case KindAttest:
 		b.attest.Head = h
 	}
@@ -230,6 +242,9 @@ func compareLedgers(t *testing.T, at string, l *Ledger, n *naive, e *Entry) {
 	}
 	if got, want := l.AttemptsMissing(), n.missing(); len(got)+len(want) > 0 && !reflect.DeepEqual(got, want) {
 		t.Fatalf("%s: missing: got %v, want %v", at, got, want)
+	}
+	if got, want := l.CheckpointsHidden(), n.hidden(); len(got)+len(want) > 0 && !reflect.DeepEqual(got, want) {
+		t.Fatalf("%s: hidden: got %v, want %v", at, got, want)
 	}
 	type place struct {
 		index uint64
