@@ -20,6 +20,7 @@ import (
 type sealOptions struct {
 	key, sign, out, export, check, policy, taskID, store string
 	public, skipWeak                                     bool
+	log                                                  *runnersLog // nil logs nothing
 }
 
 // readBenchmarkKey reads an audit key or a benchmark key.
@@ -84,6 +85,11 @@ func sealBenchmark(e *cli.Env, path string, o sealOptions) error {
 	}
 	if o.export != "" {
 		if err := exportKey(o, key); err != nil {
+			return err
+		}
+	}
+	if o.log != nil {
+		if err := o.logged(e, signer, receipt.KindBenchmark, b.Name, signed); err != nil {
 			return err
 		}
 	}

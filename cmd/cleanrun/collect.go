@@ -14,6 +14,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/eval"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
 	"github.com/cleanrun-dev/cleanrun/internal/durable"
+	"github.com/cleanrun-dev/cleanrun/internal/runlog"
 	"github.com/cleanrun-dev/cleanrun/receipt"
 	"github.com/cleanrun-dev/cleanrun/submission"
 	"github.com/cleanrun-dev/cleanrun/verify"
@@ -89,7 +90,7 @@ func (c *collector) take(cell eval.Cell) (submission.Attempt, error) {
 		}
 		path = filepath.Join(c.temp, "attesting")
 		run := filepath.Join(c.state.Dir, cell.RunDir())
-		_, _, err := doAttest(attestOptions{key: c.o.key, sign: c.o.sign, sealed: filepath.Join(run, "task.sealed"), out: path, dir: run, identity: c.o.identity}, nil, c.e.Warn)
+		_, _, err := doAttest(attestOptions{key: c.o.key, sign: c.o.sign, sealed: filepath.Join(run, "task.sealed"), out: path, dir: run, identity: c.o.identity, log: c.logOf(run)}, nil, c.e.Warn)
 		if err != nil {
 			c.unattested = append(c.unattested, fmt.Sprintf("%s: %v", cell, err))
 			return failed, nil
@@ -112,6 +113,14 @@ func (c *collector) take(cell eval.Cell) (submission.Attempt, error) {
 		return failed, err
 	}
 	return submission.FromReceipt(r.Statement, sum, r.Receipt), nil
+}
+
+// logOf is the log for attesting a run: that of -log, if the run was registered.
+func (c *collector) logOf(run string) *runnersLog {
+	if _, err := runlog.Read(run); c.o.log == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return c.o.log
 }
 
 // belongs holds a verified receipt to the cell and the plan of the eval.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
@@ -16,7 +17,10 @@ import (
 	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
-var sealFlags sealOptions
+var (
+	sealFlags    sealOptions
+	sealLogFlags logFlags
+)
 
 var sealCommand = &cli.Command{
 	Name:  "seal",
@@ -29,6 +33,9 @@ Refuses a task that gives its own answer away (in the prompt, the workspace or i
 
 Given a benchmark.yaml (spec/benchmark.md), seals all its tasks into one file with one signature. Every task that leaks its answer, seals
 nothing strong or holds another's answer is named, and nothing is written; -skip-weak leaves them out and counts them in the file.
+
+With -log the SEAL, the owner's signature over the digest of what was signed, is put into a transparency log: runs that rely on it can be registered
+there from then on, and nobody can say later that it was sealed after them.
 
 -public publishes the benchmark's key in the file, bound to the data's revision and digest. -check rebuilds every set of such a file from
 the data and compares it byte for byte, private ones with -key. Without -policy, which pins the owner's key, the signer is unknown.
@@ -46,6 +53,7 @@ Exit codes: 0 sealed, or the check holds; 1 the check fails (INVALID); 2 nothing
 		f.Bool(&v.skipWeak, "skip-weak", "leave out tasks that cannot be sealed well, and count them in the file")
 		f.String(&v.check, "check", "seal nothing: rebuild every set of this `b.sealed` from the data and compare")
 		f.String(&v.policy, "policy", "with -check: policy `file` that pins the owner's key")
+		sealLogFlags.flags(f, "the SEAL is put into")
 		f.String(&v.store, "store", "also put the sealed file into the store in this `folder`")
 	},
 	Run: func(e *cli.Env, args []string) error {
@@ -56,6 +64,15 @@ Exit codes: 0 sealed, or the check holds; 1 the check fails (INVALID); 2 nothing
 		v := sealFlags
 		if err := v.valid(); err != nil {
 			return err
+		}
+		if sealLogFlags.log != "" && v.check != "" {
+			return cli.Failf(cli.ExitUsage, "leave out -log", "-check writes nothing, and logs nothing")
+		}
+		if v.log, err = sealLogFlags.open(context.Background()); err != nil {
+			return err
+		}
+		if v.log != nil {
+			defer v.log.Close()
 		}
 		return thenStore(e, v.store, v.out, func() error {
 			switch whole, err := benchmark.Is(path); {
@@ -72,6 +89,9 @@ Exit codes: 0 sealed, or the check holds; 1 the check fails (INVALID); 2 nothing
 			}
 			sum, err := doSeal(path, v.key, v.sign, v.out, v.export)
 			if err != nil {
+				return err
+			}
+			if err := v.logTask(e); err != nil {
 				return err
 			}
 			if e.JSON {

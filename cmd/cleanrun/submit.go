@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -23,9 +24,13 @@ type submitOptions struct {
 	dir, out, key, sign, scoreRule, identity string
 	ruled, partial                           bool
 	agentFiles, modelFiles                   []string
+	log                                      *runnersLog // nil logs nothing
 }
 
-var submitFlags = submitOptions{scoreRule: submission.Mean().String()}
+var (
+	submitFlags    = submitOptions{scoreRule: submission.Mean().String()}
+	submitLogFlags logFlags
+)
 
 var submitCommand = &cli.Command{
 	Name:  "submit",
@@ -41,6 +46,9 @@ given: then they are listed as missing and error.
 The score is counted in two ways, and the statement holds both: plain, which leaves every score as it was, and ruled, where a DIRTY
 attempt counts 0 and an INCONCLUSIVE one is unscored. -rule makes the second one the headline. -score-rule is mean, pass@K or pass^K.
 
+With -log the submission is put into a transparency log before the folder appears, and FOLDER.scitt is written beside it: the signed statement (or, if it is
+too large for an entry, the signature over its digest) with the log's receipt. What -key attests is logged too, if its run was registered there.
+
 The same eval and the same flags give the same bytes.`,
 	JSON: true,
 	Flags: func(f *cli.Flags) {
@@ -53,6 +61,7 @@ The same eval and the same flags give the same bytes.`,
 		f.Bool(&v.ruled, "rule", "let the score in which DIRTY counts 0 and INCONCLUSIVE is unscored be the headline")
 		f.Bool(&v.partial, "partial", "publish a grid with missing trials and attempts without a receipt")
 		f.Strings(&v.agentFiles, "agent-file", "`file` that the agent is made of; its digest is published")
+		submitLogFlags.flags(f, "the submission is put into")
 		f.Strings(&v.modelFiles, "model-file", "`file` that the model is made of; its digest is published")
 	},
 	Run: func(e *cli.Env, args []string) error {
@@ -60,6 +69,12 @@ The same eval and the same flags give the same bytes.`,
 		var err error
 		if v.dir, err = oneArg(args, "the eval's folder"); err != nil {
 			return err
+		}
+		if v.log, err = submitLogFlags.open(context.Background()); err != nil {
+			return err
+		}
+		if v.log != nil {
+			defer v.log.Close()
 		}
 		s, err := doSubmit(e, v)
 		if err != nil {
@@ -116,6 +131,9 @@ func printSubmission(e *cli.Env, dir string, s *submission.Statement) {
 		}
 		fmt.Fprintf(e.Stdout, " %-10s %s %s  (%s: %d scored, %d unscored, %d missing)\n", word, rule, value, by, t.Scored, t.Unscored, t.Missing)
 	}
+	if submitLogFlags.log != "" {
+		fmt.Fprintf(e.Stdout, " logged     %s\n", filepath.Clean(dir)+transparentExt)
+	}
 	fmt.Fprintf(e.Stdout, " next       cleanrun audit -policy policy.txt %s\n", dir)
 }
 
@@ -131,6 +149,10 @@ func doSubmit(e *cli.Env, o submitOptions) (*submission.Statement, error) {
 	}
 	if _, err := os.Lstat(o.out); err == nil {
 		return nil, cli.Failf(cli.ExitUsage, "a submission is never overwritten: name a new folder", "%s exists", o.out)
+	}
+	beside := filepath.Clean(o.out) + transparentExt
+	if _, err := os.Lstat(beside); err == nil && o.log != nil {
+		return nil, cli.Failf(cli.ExitUsage, "it is never overwritten: name a new folder", "%s exists", beside)
 	}
 	state, err := eval.Read(o.dir)
 	if err != nil {
@@ -177,12 +199,21 @@ func doSubmit(e *cli.Env, o submitOptions) (*submission.Statement, error) {
 	if err := signSubmission(temp, signer, s); err != nil {
 		return nil, err
 	}
+	var transparent []byte
+	if o.log != nil { // before the folder appears: the same command again gives the same entry
+		if transparent, err = logSubmission(o.log, signer, temp); err != nil {
+			return nil, err
+		}
+	}
 	if err := os.Chmod(temp, 0o755); err != nil {
 		return nil, err
 	}
 	err = durable.RenameNew(temp, o.out)
 	if errors.Is(err, fs.ErrExist) {
 		err = cli.Failf(cli.ExitUsage, "a submission is never overwritten: name a new folder", "%s exists", o.out)
+	}
+	if err == nil && transparent != nil {
+		err = durable.CreateNew(beside, transparent, 0o644)
 	}
 	return s, err
 }
