@@ -196,33 +196,31 @@ func TestRT19_SealedAfterRegistration(t *testing.T) {
 
 // RT27: a set of a key period that is over.
 func TestRT27_KeyPeriod(t *testing.T) {
-	of := func(period string) func(*kit) {
+	period := func(period string) func(*kit) {
 		return func(k *kit) {
 			k.set = func(s *contraband.Set) { s.Period = period }
 		}
 	}
 	now2 := func(t testing.TB, k *kit) *verify.Policy { return k.logPolicy(t, "require period 2026-2") }
 	tryAll(t,
-		logCase{name: "control: the period that is required", kit: of("2026-2"), policy: now2, level: verify.L1},
-		logCase{name: "control: no period is required", kit: of("2026-1"), level: verify.L1},
-		logCase{name: "superseded", kit: of("2026-1"), policy: now2, exit: unsure, check: verify.CheckPeriod, says: `got "2026-1", want "2026-2"`},
-		logCase{name: "the first, which has no name", kit: of(""), policy: now2, exit: unsure, check: verify.CheckPeriod, says: `got "", want "2026-2"`},
-		logCase{name: "a DIRTY run", kit: func(k *kit) { of("2026-1")(k); k.record = cheat }, policy: now2, exit: unsure, check: verify.CheckPeriod},
+		logCase{name: "control: the period that is required", kit: period("2026-2"), policy: now2, level: verify.L1},
+		logCase{name: "control: no period is required", kit: period("2026-1"), level: verify.L1},
+		logCase{name: "superseded", kit: period("2026-1"), policy: now2, exit: unsure, check: verify.CheckPeriod, says: `got "2026-1", want "2026-2"`},
+		logCase{name: "the first, which has no name", kit: period(""), policy: now2, exit: unsure, check: verify.CheckPeriod, says: `got "", want "2026-2"`},
+		logCase{name: "a DIRTY run", kit: func(k *kit) { period("2026-1")(k); k.record = cheat }, policy: now2, exit: unsure, check: verify.CheckPeriod},
 	)
 	// It needs no log, and what is wrong is still found.
 	k := newKit()
-	of("2026-1")(k)
+	period("2026-1")(k)
 	policy := parsePolicy(t, append(k.keyLines(), "require period 2026-2")...)
 	if r := verify.Verify(k.make(t), policy, now); r.Exit != verify.ExitUndecided || !strings.HasPrefix(r.Text("x"), "UNDECIDED, would be CLEAN  ") {
 		t.Errorf("got %s", r.Text("x"))
 	}
 	k.pack = func(p *fixture.Pack) { p.Trailer.Tree[0] ^= 1 }
-	if got, want := of2(k, t, policy), (result{invalid, verify.CheckEvidence}); got != want {
+	if got, want := of(verify.Verify(k.make(t), policy, now)), (result{invalid, verify.CheckEvidence}); got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
-
-func of2(k *kit, t testing.TB, p *verify.Policy) result { return of(verify.Verify(k.make(t), p, now)) }
 
 // RT80: a checkpoint of the future, one that is older than the next, and a
 // registration that was kept for later.
@@ -303,7 +301,10 @@ func TestCompactLogged(t *testing.T) {
 			k.logging.Checkpoint = func(h *journal.Head) { h.Root[0] ^= 1 }
 		}, exit: invalid, check: verify.CheckLogEntries, says: "rows were changed"},
 		logCase{name: "RT19", kit: func(k *kit) { small()(k); k.logging.Late = true }, exit: invalid, check: verify.CheckLogOrder},
-		logCase{name: "a broken compact proof", kit: func(k *kit) { small()(k); k.bundle = compacted(t, func(p *compact.Proof) { p.Buckets = p.Buckets[1:] }) }, exit: invalid, check: verify.CheckCompact},
+		logCase{name: "a broken compact proof", kit: func(k *kit) {
+			small()(k)
+			k.bundle = compacted(t, func(p *compact.Proof) { p.Buckets = p.Buckets[1:] })
+		}, exit: invalid, check: verify.CheckCompact},
 	)
 }
 
