@@ -15,6 +15,7 @@ import (
 	"errors"
 
 	"github.com/cleanrun-dev/cleanrun/receipt"
+	"github.com/cleanrun-dev/cleanrun/tlog/entry"
 )
 
 // Bounds of one request for proofs.
@@ -69,4 +70,20 @@ type Proofs struct {
 	Inclusion   [][][32]byte // a path for each index asked for, in that order
 	Receipt     []byte       // COSE receipt of inclusion of the last index, in this checkpoint's tree; nil if none was asked for
 	Consistency [][]byte     // a COSE receipt for each older size asked for, in that order
+}
+
+// Admit is an Options.Admit for the keys of a policy.
+func Admit(owners, runners []receipt.PublicKey) func(entry.Role, [32]byte) (receipt.PublicKey, bool) {
+	return func(role entry.Role, kid [32]byte) (receipt.PublicKey, bool) {
+		keys := runners
+		if role == entry.RoleOwner {
+			keys = owners
+		}
+		for _, k := range keys {
+			if k.Thumbprint() == kid {
+				return k, true
+			}
+		}
+		return receipt.PublicKey{}, false
+	}
 }
