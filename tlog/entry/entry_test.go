@@ -344,7 +344,10 @@ func TestParseRefuses(t *testing.T) {
 		"ATTEST of another run":        {st(func(s *attest.Statement) { s.Predicate.Run.ID = other }), "as sub says"},
 		"ATTEST of another subject":    {st(func(s *attest.Statement) { s.Subject[0].Name = journal.OriginPrefix + other }), "as sub says"},
 		"ATTEST of another digest":     {st(func(s *attest.Statement) { s.Subject[0].Digest.SHA256 = strings.Repeat("0", 64) }), "subject digest"},
-		"ATTEST of upper-case digests": {st(func(s *attest.Statement) { s.Predicate.Journal.Root = strings.ToUpper(s.Predicate.Journal.Root) }), "lower-case"},
+		"ATTEST of upper-case digests": {st(func(s *attest.Statement) {
+			s.Predicate.Journal.Root = strings.ToUpper(s.Predicate.Journal.Root)
+			s.Subject[0].Digest.SHA256 = s.Predicate.Journal.Root
+		}), "lower-case"},
 		"ATTEST of no rows":            {st(func(s *attest.Statement) { s.Predicate.Journal.Size = 0 }), "no rows"},
 
 		"SUBMIT of a text":       {must(receipt.SignHashEnvelope(receipt.KindSubmit, runner, "mine", receipt.KindSubmission.Type(), sum("x"))), "submission id"},
