@@ -1,7 +1,6 @@
 package receipt
 
 import (
-	"bytes"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -307,33 +306,6 @@ func COSEKeySet(keys []PublicKey) []byte {
 		panic(err) // an array of items that are encoded already
 	}
 	return b
-}
-
-// ParseCOSEKey reads a COSE_Key as COSEKey writes it and gives it a name. Where
-// the bytes come from decides whether the key may be trusted: a key that a server
-// hands out is what it says of itself. The error is an *Error.
-func ParseCOSEKey(name string, data []byte) (PublicKey, error) {
-	if err := checkName(name); err != nil {
-		return PublicKey{}, err
-	}
-	var okp coseKeyOKP
-	var ec2 coseKeyEC2
-	k, err := PublicKey{}, error(nil)
-	switch {
-	case len(data) > maxVKey:
-		return k, refuse(StageSize, fmt.Sprintf("%d bytes", len(data)), fmt.Sprintf("at most %d", maxVKey), "").in("COSE key")
-	case dcbor.Unmarshal(data, &okp) == nil:
-		k, err = newEd25519(name, okp.X)
-	case dcbor.Unmarshal(data, &ec2) == nil:
-		k, err = newP256(name, append(append([]byte{4}, ec2.X...), ec2.Y...))
-	}
-	if err != nil {
-		return PublicKey{}, err
-	}
-	if again := COSEKey(k); again == nil || !bytes.Equal(again, data) {
-		return PublicKey{}, refuse(StageVKey, fmt.Sprintf("%x", clip(data)), "a COSE_Key of Ed25519 or P-256 with labels 1, 2, 3 and the key's own", "kid is the thumbprint, alg is -19 or -9").in("COSE key")
-	}
-	return k, nil
 }
 
 // Fingerprint is the first half of a thumbprint for a person to compare: eight
