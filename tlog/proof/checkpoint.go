@@ -144,7 +144,7 @@ func find(lines []line, name string, id uint32) (line, bool) {
 func unsigned(lines []line, name string, id uint32) *Error {
 	names := make([]string, 0, len(lines))
 	for _, l := range lines {
-		names = append(names, fmt.Sprintf("%s %08x", clip(l.name), l.id))
+		names = append(names, fmt.Sprintf("%s %08x", l.name, l.id))
 	}
 	return refuse(StageUnsigned, "signatures by "+clip(strings.Join(names, ", ")), fmt.Sprintf("one by %s, key id %08x", name, id), "another key signed it, or the policy pins another one")
 }
