@@ -22,9 +22,9 @@ const (
 	folderMode = 0o755 // a log is public
 )
 
-// checkKeys refuses keys with which a log could not sign. A log's further
+// CheckKeys refuses keys with which a log could not sign. A log's further
 // signatures are cosignatures under its own name.
-func checkKeys(s receipt.Signer, also []*proof.Cosigner) error {
+func CheckKeys(s receipt.Signer, also []*proof.Cosigner) error {
 	key := s.Public()
 	if key.Alg() != receipt.Ed25519 {
 		return fmt.Errorf("key %s: got %v, want Ed25519: witnesses take no other signature of a log", key.Name(), key.Alg())

@@ -21,7 +21,7 @@ func unsupported() error {
 
 // Init needs a POSIX system.
 func Init(_ context.Context, _ string, s receipt.Signer, also ...*proof.Cosigner) error {
-	if err := checkKeys(s, also); err != nil {
+	if err := CheckKeys(s, also); err != nil {
 		return err
 	}
 	return unsupported()
@@ -29,7 +29,7 @@ func Init(_ context.Context, _ string, s receipt.Signer, also ...*proof.Cosigner
 
 // Open needs a POSIX system.
 func Open(_ context.Context, _ string, s receipt.Signer, also ...*proof.Cosigner) (*Embedded, error) {
-	if err := checkKeys(s, also); err != nil {
+	if err := CheckKeys(s, also); err != nil {
 		return nil, err
 	}
 	return nil, unsupported()

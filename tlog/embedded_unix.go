@@ -49,7 +49,7 @@ var _ Log = (*Embedded)(nil)
 // and publishes the checkpoint of size 0. dir must be new or empty: ErrExists.
 // The log signs its checkpoints also with the keys in also (ML-DSA-44, under the log's name).
 func Init(ctx context.Context, dir string, s receipt.Signer, also ...*proof.Cosigner) error {
-	if err := checkKeys(s, also); err != nil {
+	if err := CheckKeys(s, also); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(dir, folderMode); err != nil {
@@ -70,10 +70,11 @@ func Init(ctx context.Context, dir string, s receipt.Signer, also ...*proof.Cosi
 	return errors.Join(err, l.Close())
 }
 
-// Open opens a log that Init made. The newest checkpoint must be signed by s.
+// Open opens a log that Init made, and waits until a checkpoint holds all of its
+// entries. The newest checkpoint must be signed by s.
 // One process has a log open at a time: ErrInUse.
 func Open(ctx context.Context, dir string, s receipt.Signer, also ...*proof.Cosigner) (*Embedded, error) {
-	if err := checkKeys(s, also); err != nil {
+	if err := CheckKeys(s, also); err != nil {
 		return nil, err
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "checkpoint")); errors.Is(err, fs.ErrNotExist) {
@@ -85,10 +86,26 @@ func Open(ctx context.Context, dir string, s receipt.Signer, also ...*proof.Cosi
 	if err != nil {
 		return nil, err
 	}
-	if _, err := l.await(ctx, nil); err != nil {
+	if err := l.caughtUp(ctx); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+// caughtUp waits until all that is in the tree is published: a process that was
+// killed can leave entries that no checkpoint holds, and who reads the log before it
+// adds to it must see them.
+func (l *Embedded) caughtUp(ctx context.Context) error {
+	if _, err := l.await(ctx, nil); err != nil {
+		return err
+	}
+	next, err := l.reader.NextIndex(ctx)
+	if err != nil || next == 0 {
+		return err
+	}
+	next--
+	_, err = l.await(ctx, &next)
+	return err
 }
 
 func open(ctx context.Context, dir string, s receipt.Signer, also []*proof.Cosigner) (*Embedded, error) {

@@ -56,6 +56,9 @@ func (c *Cosigned) Wait(ctx context.Context, index uint64) ([]byte, error) {
 	if _, err := c.Log.Wait(ctx, index); err != nil {
 		return nil, err
 	}
+	if p := c.last(); p != nil && index < p.size {
+		return p.note, nil
+	}
 	// A round that starts from now on has the entry.
 	p, err := c.round(ctx)
 	if err != nil {
