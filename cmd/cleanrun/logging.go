@@ -126,15 +126,7 @@ func openLogFolder(ctx context.Context, dir, key string, p *proof.Policy, admits
 	if err != nil {
 		return nil, err
 	}
-	l, err := tlog.Open(ctx, dir, signer)
-	if err != nil {
-		return nil, err
-	}
-	s, err := registry.Open(ctx, registry.Options{Log: l, Key: signer, Admit: admits})
-	if err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return s, nil
+	return registry.OpenDir(ctx, dir, signer, registry.DirOptions{Admit: admits, Witnesses: p})
 }
 
 // config is what logs one run.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 
 	"github.com/cleanrun-dev/cleanrun/receipt"
 	"github.com/cleanrun-dev/cleanrun/tlog/entry"
@@ -29,7 +32,7 @@ type doubt struct {
 
 // maxDoubts bounds the statements that are kept for entries in doubt. Above it
 // nothing is added before one is settled.
-const maxDoubts = 256
+const maxDoubts = 64
 
 // acquire waits until nothing else holds what e could contradict, and holds it. The
 // caller owes a release, or a doubt, and then adding.Done.
@@ -144,19 +147,24 @@ func (s *Service) settle(ctx context.Context, h *hold, d *doubt) error {
 	return fmt.Errorf("%w: an entry that was not acknowledged may be in the log or not, and this one may contradict it: %w", ErrUnavailable, err)
 }
 
-// settleOne settles some doubt.
-func (s *Service) settleOne(ctx context.Context) error {
+// settleAll settles what is in doubt, in one batch of the backend. It returns an
+// error if one of them stays so.
+func (s *Service) settleAll(ctx context.Context) error {
 	s.mu.Lock()
-	var some *hold
-	for h := range s.doubts {
-		some = h
-		break
-	}
+	holds := slices.Collect(maps.Keys(s.doubts))
 	s.mu.Unlock()
-	if some == nil {
-		return nil
+	errs := make([]error, len(holds))
+	var wg sync.WaitGroup
+	for i, h := range holds {
+		wg.Go(func() { errs[i] = s.settle(ctx, h, h.doubt) })
 	}
-	return s.settle(ctx, some, some.doubt)
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // few keeps the number of doubts bounded.
@@ -165,7 +173,7 @@ func (s *Service) few(ctx context.Context) error {
 	many := len(s.doubts) >= maxDoubts
 	s.mu.Unlock()
 	if many {
-		return s.settleOne(ctx)
+		return s.settleAll(ctx)
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func (s *Service) Faults() (first []Fault, count uint64) {
 func (s *Service) Key() receipt.PublicKey { return s.key.Public() }
 
 // Health is nil while the log takes entries, and else says why the last one could
-// not be added. It tries that one again, so that a log recovers that nobody asks.
+// not be added. It tries what is in doubt again, so that a log recovers that nobody adds to.
 func (s *Service) Health(ctx context.Context) error {
 	s.mu.Lock()
 	closed, doubts := s.closed, len(s.doubts)
@@ -94,7 +94,7 @@ func (s *Service) Health(ctx context.Context) error {
 		return errors.New("the log is being closed")
 	}
 	if doubts > 0 {
-		if err := s.settleOne(ctx); err != nil {
+		if err := s.settleAll(ctx); err != nil {
 			return err
 		}
 	}

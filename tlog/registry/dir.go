@@ -1,0 +1,50 @@
+package registry
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cleanrun-dev/cleanrun/receipt"
+	"github.com/cleanrun-dev/cleanrun/tlog"
+	"github.com/cleanrun-dev/cleanrun/tlog/entry"
+	"github.com/cleanrun-dev/cleanrun/tlog/proof"
+	"github.com/cleanrun-dev/cleanrun/tlog/witness"
+)
+
+// DirOptions of OpenDir.
+type DirOptions struct {
+	// Admit is that of Options.
+	Admit func(role entry.Role, kid [32]byte) (receipt.PublicKey, bool)
+	// Witnesses is the policy whose witnesses are asked to cosign each checkpoint.
+	// One that its quorum has not cosigned is not published. nil asks nobody.
+	Witnesses *proof.Policy
+	// Also are further keys of the log, as of tlog.Open.
+	Also []*proof.Cosigner
+}
+
+// OpenDir opens the log in a folder with its key, and makes a Service of it. One
+// process has a folder open at a time: tlog.ErrInUse.
+func OpenDir(ctx context.Context, dir string, key receipt.Signer, o DirOptions) (*Service, error) {
+	l, err := tlog.Open(ctx, dir, key, o.Also...)
+	if err != nil {
+		return nil, err
+	}
+	return OpenCosigned(ctx, l, key, o)
+}
+
+// OpenCosigned makes a Service of any log whose checkpoints witnesses cosign. The log
+// is the Service's to close, also if this fails.
+func OpenCosigned(ctx context.Context, l tlog.Log, key receipt.Signer, o DirOptions) (*Service, error) {
+	if o.Witnesses != nil {
+		c, err := witness.NewClient(o.Witnesses, key.Public(), nil)
+		if err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+		l = witness.NewCosigned(l, c)
+	}
+	s, err := Open(ctx, Options{Log: l, Key: key, Admit: o.Admit})
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return s, nil
+}
