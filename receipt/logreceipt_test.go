@@ -3,6 +3,7 @@ package receipt_test
 import (
 	"crypto/sha256"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -318,4 +319,69 @@ func TestLogReceiptConcurrently(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// The consistency vectors of transparency-dev/merkle, signed as COSE receipts. A
+// proof that cannot be of any two trees is not even signed. The corpus calls a
+// proof from the empty tree good, or useless; here there is nothing to prove.
+func TestMerkleConsistencyVectors(t *testing.T) {
+	s := newSigner(t, "log.example", receipt.Ed25519)
+	files, err := filepath.Glob(filepath.Join(corpus(t, "merkle"), "consistency", "*", "*.json"))
+	if err != nil || len(files) < 98 {
+		t.Fatalf("got %d files, want at least 98 (%v)", len(files), err)
+	}
+	good, bad, empty := 0, 0, 0
+	for _, path := range files {
+		var c struct {
+			Size1, Size2 uint64
+			Root1, Root2 []byte
+			Proof        [][]byte
+			WantErr      bool
+		}
+		readJSON(t, path, &c)
+		proof := receipt.Consistency{Older: c.Size1, Newer: c.Size2}
+		short := false
+		for _, h := range c.Proof {
+			if short = short || len(h) != 32; !short {
+				proof.Path = append(proof.Path, [32]byte(h))
+			}
+		}
+		if short { // the types have no place for such a hash
+			if !c.WantErr {
+				t.Errorf("%s: a short hash is good", path)
+			}
+			bad++
+			continue
+		}
+		older, newer := asRoot(c.Root1), asRoot(c.Root2)
+		data, err := receipt.SignConsistency(s, proof, newer)
+		if err == nil {
+			_, err = must(receipt.ParseLogReceipt(data))(t).VerifyConsistency(s.key, older, newer)
+		}
+		switch {
+		case c.Size1 == 0:
+			empty++
+			if stage(err) != "proof" {
+				t.Errorf("%s: from the empty tree: got %v", path, err)
+			}
+		case (err != nil) != c.WantErr || err != nil && stage(err) != "proof":
+			t.Errorf("%s: got %v, want an error %v", path, err, c.WantErr)
+		case err == nil:
+			good++
+		default:
+			bad++
+		}
+	}
+	t.Logf("%d good, %d bad, %d from the empty tree", good, bad, empty)
+	if good < 4 || bad < 80 {
+		t.Errorf("got %d good and %d bad, want at least 4 and 80", good, bad)
+	}
+}
+
+// asRoot stands for a root of another length too.
+func asRoot(b []byte) [32]byte {
+	if len(b) == 32 {
+		return [32]byte(b)
+	}
+	return sum(b)
 }
