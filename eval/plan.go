@@ -55,6 +55,8 @@ type Plan struct {
 	Patterns     []string `json:"patterns"`   // of what else is replaced; "none" for nothing else
 	Recipients   []string `json:"recipients"` // age recipients that the recordings are encrypted to
 	Tasks        []string `json:"tasks"`      // ids, ascending
+	// Log is the key (a vkey) of the transparency log that attempts are registered in, "" for none.
+	Log string `json:"log,omitempty"`
 }
 
 // Limits of one attempt; 0 is no limit.
@@ -101,6 +103,8 @@ func (p *Plan) Check() error {
 		return bad("trials", fmt.Sprintf("1 to %d", MaxTrials), "%d", p.Trials)
 	case len(p.Tasks) == 0:
 		return bad("tasks", "at least one", "none")
+	case p.Log != "" && !name(p.Log):
+		return bad("log", wantName, "%q", p.Log)
 	}
 	for _, t := range []struct {
 		field string

@@ -31,6 +31,9 @@ const sealedFileName = "task.sealed"
 // keep checks what is to be removed, and draws the keys.
 func (s *stage) keep(c *Config) error {
 	s.Keep = keeping{Max: c.StoreMax, Secret: journal.DrawSecret()}
+	if c.Secret != nil {
+		s.Keep.Secret = *c.Secret
+	}
 	s.Keep.Remove = redact.Config{Shapes: c.RemoveKeys, Patterns: c.RemovePatterns}
 	for _, secret := range c.Secrets {
 		s.Keep.Remove.Values = append(s.Keep.Remove.Values, secret.Value)

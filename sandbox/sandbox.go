@@ -124,6 +124,9 @@ type Config struct {
 	// ends when the run is stopped meanwhile. Once it was asked, no second backend is
 	// tried: that one would have another start row.
 	Register func(context.Context, *journal.Start) error
+	// Secret of a run that was registered before and never started, so that the start
+	// row can be the same; nil draws one.
+	Secret *journal.Secret
 	// Head, if not nil, is told a head whose rows are on the disk, whenever there are
 	// 1,000 new rows, or new rows and 30 seconds, since the last. It must not wait.
 	Head func(journal.Head)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/eval"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
+	"github.com/cleanrun-dev/cleanrun/keys"
 	"github.com/cleanrun-dev/cleanrun/sandbox"
 )
 
@@ -57,7 +59,29 @@ type attemptJob struct {
 	Receipt string
 	// Identity opens an encrypted recording, "" for none.
 	Identity string
-	Procs    int // processors to use
+	Procs    int         // processors to use
+	Log      *attemptLog // nil for none
+}
+
+// An attemptLog is the log that attempts are registered in, and that their receipts go
+// to. The eval has opened a log in a folder and serves it.
+type attemptLog struct {
+	URL, Where string // where it is, and what to call it
+	Policy     string // file
+	Wait       string
+	key        string // a vkey
+}
+
+// open opens the log of an attempt, nil if there is none.
+func (j attemptJob) open() (*runnersLog, error) {
+	if j.Log == nil {
+		return nil, nil
+	}
+	l, err := (&logFlags{log: j.Log.URL, policy: j.Log.Policy, wait: j.Log.Wait}).open(context.Background())
+	if l != nil {
+		l.where = j.Log.Where
+	}
+	return l, err
 }
 
 // An attemptRun says what to run.
@@ -101,9 +125,17 @@ func (j attemptJob) do() (rep attemptReply) {
 		}
 	}
 	var cost eval.Cost
+	log, err := j.open()
+	if err != nil {
+		fail(err)
+		return rep
+	}
+	if log != nil {
+		defer log.Close()
+	}
 	begin := time.Now()
 	if j.Run != nil {
-		res, err := j.run(warn)
+		res, err := j.run(log, warn)
 		if err != nil {
 			fail(err)
 		}
@@ -124,7 +156,7 @@ func (j attemptJob) do() (rep attemptReply) {
 	}
 	if j.Sign != "" {
 		begin := time.Now()
-		if r, err = j.attest(r, warn); err != nil {
+		if r, err = j.attest(log, r, warn); err != nil {
 			fail(fmt.Errorf("not attested: %w", err))
 		}
 		r.Cost.Attest = int64(time.Since(begin))
@@ -133,7 +165,19 @@ func (j attemptJob) do() (rep attemptReply) {
 	return rep
 }
 
-func (j attemptJob) run(warn func(string, ...any)) (*sandbox.Result, error) {
+func (j attemptJob) run(log *runnersLog, warn func(string, ...any)) (*sandbox.Result, error) {
+	logging := runLogging{log: log}
+	if log != nil {
+		var err error
+		if logging.signer, err = keys.Load(j.Sign); err != nil {
+			return nil, err
+		}
+		if logging.before = readUnstarted(j.RunDir); logging.before != nil {
+			if err := os.RemoveAll(j.RunDir); err != nil {
+				return nil, err
+			}
+		}
+	}
 	in, out, stop, err := startModel(j.Run.Model)
 	if err != nil {
 		return nil, err
@@ -144,7 +188,8 @@ func (j attemptJob) run(warn func(string, ...any)) (*sandbox.Result, error) {
 		stdin: in, stdout: out, stderr: io.Discard, hidden: j.Run.Hidden, promptFile: j.Run.PromptFile, tools: func() []string { return j.Run.Tools },
 		phases: phaseOptions{tests: j.Run.Tests, timeout: j.Run.Timeout, setupTimeout: j.Run.SetupTimeout, gradeTimeout: j.Run.GradeTimeout,
 			limits: sandbox.Limits{Memory: j.Run.Limits.Memory, Disk: j.Run.Limits.Disk, Processes: j.Run.Limits.Processes}},
-		keep: keepFlags{secrets: j.Run.Secrets, patterns: j.Run.Patterns, encrypt: j.Run.Recipients},
+		logging: logging,
+		keep:    keepFlags{secrets: j.Run.Secrets, patterns: j.Run.Patterns, encrypt: j.Run.Recipients},
 	}
 	if n := j.Run.Limits.Store; n > 0 {
 		o.keep.storeMost = strconv.FormatUint(n, 10)
@@ -158,8 +203,8 @@ func (j attemptJob) run(warn func(string, ...any)) (*sandbox.Result, error) {
 }
 
 // attest derives and signs, and adds the verdict to r.
-func (j attemptJob) attest(r eval.Result, warn func(string, ...any)) (eval.Result, error) {
-	a, _, err := doAttest(attestOptions{key: j.Key, sign: j.Sign, sealed: j.Sealed, out: j.Receipt, dir: j.RunDir, identity: j.Identity}, nil, warn)
+func (j attemptJob) attest(log *runnersLog, r eval.Result, warn func(string, ...any)) (eval.Result, error) {
+	a, _, err := doAttest(attestOptions{key: j.Key, sign: j.Sign, sealed: j.Sealed, out: j.Receipt, dir: j.RunDir, identity: j.Identity, log: log}, nil, warn)
 	if err != nil {
 		return r, err
 	}

@@ -29,6 +29,7 @@ type evalOptions struct {
 	env                           []string
 	keep                          keepFlags
 	key, sign, identity           string
+	log                           logFlags
 }
 
 var evalFlags = evalOptions{trials: 1, jobs: 1, retries: eval.DefaultRetries}
@@ -59,6 +60,10 @@ failed. The reason stands in results.jsonl.
 
 With -key and -sign, or -sign alone if the benchmark publishes its key, each attempt is attested at once. Otherwise cleanrun submit does it later.
 
+With -log each attempt is registered in a transparency log before it starts, under -sign, and its receipt gets the log's proofs, as "run -log" and
+"attest -log" do. An attempt that was killed stays open in the log, and the next one is registered under the next number. A log in a folder is opened by
+the eval itself.
+
 Exit code 0 if all trials are finished, whatever their verdicts; 3 if some are missing or could not be attested; 130 after Ctrl-C.`,
 	Flags: func(f *cli.Flags) {
 		v := &evalFlags
@@ -86,6 +91,7 @@ Exit code 0 if all trials are finished, whatever their verdicts; 3 if some are m
 		f.String(&v.key, "key", "audit or benchmark key `file`, to attest each attempt at once")
 		f.String(&v.sign, "sign", "runner's signing key `file`, to attest each attempt at once")
 		f.String(&v.identity, "identity", identityUsage+", with -sign")
+		v.log.flags(f, "attempts are registered in, with -sign")
 	},
 	Run: func(e *cli.Env, args []string) error {
 		if err := noArgs(args); err != nil {
@@ -130,6 +136,14 @@ func doEval(e *cli.Env, v evalOptions) error {
 	if err := v.checkKeys(b); err != nil {
 		return err
 	}
+	log, closeLog, err := openEvalLog(v)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	if log != nil {
+		plan.Log = log.key
+	}
 	if v.out, err = filepath.Abs(v.out); err != nil {
 		return err
 	}
@@ -144,7 +158,7 @@ func doEval(e *cli.Env, v evalOptions) error {
 	if err != nil {
 		return err
 	}
-	rep, err := runEval(ctx, e, d, b, v)
+	rep, err := runEval(ctx, e, d, b, v, log)
 	if closed := d.Close(); err == nil {
 		err = closed
 	}
@@ -186,11 +200,11 @@ func openEval(dir string, plan eval.Plan) (*eval.Dir, error) {
 }
 
 // runEval puts on record what an earlier eval left, and makes what is due.
-func runEval(ctx context.Context, e *cli.Env, d *eval.Dir, b *evalBenchmark, v evalOptions) (*evalReport, error) {
+func runEval(ctx context.Context, e *cli.Env, d *eval.Dir, b *evalBenchmark, v evalOptions, log *attemptLog) (*evalReport, error) {
 	if d.Torn > 0 {
 		e.Warn("%s: cut %d bytes of a torn last line; that attempt is looked at again", d.Path(eval.ResultsFile), d.Torn)
 	}
-	g := &grid{dir: d, tasks: map[string]*evalTask{}, flags: v, tools: toolDirs()(), warn: e.Warn, warned: map[string]bool{}}
+	g := &grid{dir: d, tasks: map[string]*evalTask{}, flags: v, tools: toolDirs()(), log: log, warn: e.Warn, warned: map[string]bool{}}
 	for i := range b.tasks {
 		g.tasks[b.tasks[i].id] = &b.tasks[i]
 	}

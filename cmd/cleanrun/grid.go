@@ -47,6 +47,7 @@ type grid struct {
 	tasks map[string]*evalTask
 	flags evalOptions
 	tools []string
+	log   *attemptLog // nil for none
 	warn  func(string, ...any)
 
 	mu     sync.Mutex
@@ -96,6 +97,7 @@ func (g *grid) tidy() error {
 func (g *grid) job(c eval.Cell) attemptJob {
 	j := attemptJob{
 		Cell: c, RunDir: g.dir.Path(c.RunDir()), Sealed: g.dir.Path(eval.TasksDir, eval.Slug(c.Task), "task.sealed"),
+		Log:   g.log,
 		Procs: max(2, runtime.GOMAXPROCS(0)/max(1, int(g.flags.jobs))),
 	}
 	if g.flags.sign != "" {
@@ -168,13 +170,16 @@ func (g *grid) attempt(ctx context.Context, c eval.Cell) (eval.Result, error) {
 }
 
 // salvage puts an attempt on record whose process gave no result. Where nothing
-// was recorded, nothing ran: the folder goes and the error is cause.
+// was recorded, nothing ran: the folder goes and the error is cause. Only a run that is
+// registered already keeps its folder: it is the one that starts when the attempt is made again.
 func (g *grid) salvage(ctx context.Context, c eval.Cell, wall time.Duration, interrupted bool, cause error) (eval.Result, error) {
 	j := g.job(c)
 	r, err := inspectFree(j.RunDir, c)
 	if errors.Is(err, eval.ErrNothing) {
-		if err := os.RemoveAll(j.RunDir); err != nil {
-			return eval.Result{}, err
+		if readUnstarted(j.RunDir) == nil {
+			if err := os.RemoveAll(j.RunDir); err != nil {
+				return eval.Result{}, err
+			}
 		}
 		if cause == nil {
 			cause = err

@@ -2,10 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/internal/runlog"
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/receipt"
@@ -19,6 +23,33 @@ type runLogging struct {
 	log      *runnersLog // nil for a run that is not logged
 	signer   receipt.Signer
 	optional bool // a log that is not available stops nothing
+	before   *unstarted
+}
+
+// An unstarted run was registered and then killed before its first row. No other can be
+// registered as the same attempt, but it can still start.
+type unstarted struct {
+	run      [16]byte
+	secret   journal.Secret
+	register []byte
+}
+
+// readUnstarted reads what is left of a run that never started, nil if the folder holds
+// none, or one that cannot start any more: an encrypted folder does not give its secret.
+func readUnstarted(dir string) *unstarted {
+	if st, err := os.Stat(filepath.Join(dir, journal.RowsFile)); err == nil && st.Size() > 0 {
+		return nil
+	}
+	s, err := runlog.Read(dir)
+	if err != nil {
+		return nil
+	}
+	secret, err := regular.Read(filepath.Join(dir, journal.SecretFile), 64)
+	run, failed := hex.DecodeString(s.Run())
+	if err != nil || failed != nil || len(secret) != len(journal.Secret{}) {
+		return nil
+	}
+	return &unstarted{[16]byte(run), journal.Secret(secret), s.Register.Statement}
 }
 
 // A loggedRun logs one run. All methods do nothing for nil.
@@ -39,8 +70,12 @@ func (v runLogging) of(c *sandbox.Config, sealed []byte, warn func(string, ...an
 		warn = func(string, ...any) {}
 	}
 	r := &loggedRun{runLogging: v, dir: c.RunDir, warn: warn}
+	config := v.log.config(v.signer, c.RunDir)
+	if b := v.before; b != nil {
+		config.Before, c.Start.Run, c.Secret = b.register, b.run, &b.secret
+	}
 	var err error
-	if r.run, err = runlog.New(v.log.config(v.signer, c.RunDir), sealed); err != nil {
+	if r.run, err = runlog.New(config, sealed); err != nil {
 		return nil, err
 	}
 	c.Register, c.Head = r.register, r.run.Head

@@ -27,6 +27,9 @@ type Config struct {
 	// Patience is how long a log that is not available is tried again for an entry that
 	// the run needs; 0 is not at all.
 	Patience time.Duration
+	// Before is the REGISTER of a run that was registered and never started. It is used
+	// again if it says of this run what a new one would.
+	Before []byte
 }
 
 // NoSealError says that a sealed set is in no SEAL of the log that counts for it.
@@ -77,7 +80,7 @@ func (r *Run) Register(ctx context.Context, start *journal.Start) error {
 	if err != nil {
 		return err
 	}
-	statement, err := entry.SignRegister(r.c.Signer, register)
+	statement, err := r.c.statement(register)
 	if err != nil {
 		return err
 	}
@@ -119,6 +122,17 @@ func (r *Run) Register(ctx context.Context, start *journal.Start) error {
 	r.cancel = cancel
 	r.worker.Go(func() { r.stream(work) })
 	return nil
+}
+
+// statement signs a REGISTER, or takes the one that was signed before: a second one of
+// the attempt would be refused.
+func (c *Config) statement(register entry.Register) ([]byte, error) {
+	if u, err := entry.Parse(c.Before); err == nil && u.Kind() == entry.KindRegister {
+		if e, err := u.Verify(c.Signer.Public()); err == nil && e.Register() == register {
+			return c.Before, nil
+		}
+	}
+	return entry.SignRegister(c.Signer, register)
 }
 
 // findSeal takes the SEAL over what the run's task is sealed in.
