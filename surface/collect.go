@@ -225,15 +225,17 @@ func (c *Collector) read(e *Entry, it *Item) error {
 		left := min(c.limits.Read-n, c.limits.Total-c.total)
 		// One more byte than the budget tells a file that ends exactly there.
 		got, err := it.Content.Read(buf[:min(chunk, left+1)])
-		if int64(got) > left {
-			break
-		}
+		over := int64(got) > left
+		got = int(min(int64(got), left))
 		h.Write(buf[:got])
 		if room := keep - int64(len(text)); room > 0 {
 			text = append(text, buf[:min(int64(got), room)]...)
 		}
 		n += int64(got)
 		c.total += int64(got)
+		if over {
+			break
+		}
 		switch {
 		case errors.Is(err, io.EOF):
 			end = true
