@@ -165,6 +165,18 @@ func TestRT79_OperatorCountedTwice(t *testing.T) {
 	}
 }
 
+// Two keys of one name whose ids are equal: a signature line of one would be taken
+// for a false one of the other. The seeds were found by trying 50,000.
+func TestPolicyRefusesEqualKeyIDs(t *testing.T) {
+	a, b := edCosigner(t, "w1.example.org", "collide 30788").Key(), edCosigner(t, "w1.example.org", "collide 48257").Key()
+	if a.ID() != b.ID() || a.SameKey(b) {
+		t.Fatalf("got ids %08x and %08x, want equal ones of two keys", a.ID(), b.ID())
+	}
+	_, err := policy(fmt.Sprintf("witness a %s\nwitness b %s\nquorum a\n", a, b))
+	wantError(t, "equal ids", err, proof.StagePolicy, "key name and id of witness a again")
+	mustPolicy(t, fmt.Sprintf("witness a %s\nquorum a\n", a))
+}
+
 // 64 of each are taken, in the shape that is dearest to count: groups in groups.
 func TestPolicyBounds(t *testing.T) {
 	var b strings.Builder
