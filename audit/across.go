@@ -27,6 +27,7 @@ func across(r *Report, o *Options) {
 		s.find(SealOther, -1, "", "the submission is under %s, want %s, %s", headName(s.statement.Predicate.Benchmark.Head), headName(r.Seal), why)
 	}
 	reused(r.Submissions)
+	splitViews(r.Submissions)
 }
 
 // expectedSeal is the head that submissions are compared with: the given one, or

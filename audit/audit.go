@@ -77,7 +77,9 @@ type Submission struct {
 	// Compact is how many bundles hold a compact proof in place of their evidence:
 	// of these the aggregation is the runner's word.
 	Compact uint64 `json:"compact"`
-	Cells   []Cell `json:"cells"`
+	// Logged is how many bundles reach assurance L1. The others are L0.
+	Logged uint64 `json:"logged"`
+	Cells  []Cell `json:"cells"`
 
 	statement *submission.Statement
 	rule      submission.Rule
@@ -118,6 +120,7 @@ type Cell struct {
 	Counts  bool             `json:"counts"`
 	Bundle  string           `json:"bundle"`
 	Compact bool             `json:"compact"` // the bundle holds a compact proof
+	Level   string           `json:"level"`   // of assurance; "" without a bundle that verifies
 }
 
 // A fact is what the bundle of a cell says, as far as it was verified.
@@ -132,6 +135,9 @@ type fact struct {
 	runner      verify.Signatory
 	owner       verify.Signatory
 	seal        verify.Seal
+	open        *verify.Check // a check that could not be decided
+	assurance   verify.Assurance
+	checkpoints []verify.Checkpoint
 	ownerNotice string // why the owner is no third party; "" if it is pinned and another key than the runner's
 }
 
@@ -290,6 +296,9 @@ func (s *Submission) finish() {
 		if c.Compact {
 			s.Compact++
 		}
+		if c.Level == verify.L1 {
+			s.Logged++
+		}
 		s.Cells = append(s.Cells, c)
 	}
 	s.Verdict = verdictOf(s.Exit)
@@ -305,7 +314,7 @@ func (s *Submission) cell(i int) Cell {
 		c.State = Invalid
 	default:
 		c.State, c.Reasons, c.Score, c.Grader = f.attempt.State, f.attempt.Reasons, f.attempt.Score, f.grader
-		c.Compact = f.compact
+		c.Compact, c.Level = f.compact, f.assurance.Level
 	}
 	return c
 }

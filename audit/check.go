@@ -67,6 +67,12 @@ func (k *checker) check(s *Submission, cell int, buf []byte) []byte {
 	if r.Failed != nil && r.Failed.ID == verify.CheckOwnerKey {
 		r = k.anyOwner.Check(data)
 	}
+	if len(r.Conflict) > 0 {
+		k.mu.Lock()
+		s.split(cell, r.Failed.Detail, r.Conflict)
+		k.mu.Unlock()
+		return buf
+	}
 	if r.Failed != nil {
 		report(BundleInvalid, "%s: %s", r.Failed.ID, r.Failed.Detail)
 		return buf
@@ -81,6 +87,7 @@ func (k *checker) check(s *Submission, cell int, buf []byte) []byte {
 	f.agent, f.model = r.Statement.Predicate.Asserted.Agent, r.Statement.Predicate.Asserted.Model
 	f.grader, f.compact = r.Statement.Predicate.Grader, r.Rederived == verify.RederivedCompact
 	f.runner, f.owner, f.seal = r.Runner, r.Owner, r.Seal
+	f.open, f.assurance, f.checkpoints = r.Open, r.Assurance, r.Checkpoints
 	switch {
 	case r.Owner.Key == r.Runner.Key || r.Owner.Key == s.signer.Key:
 		f.ownerNotice = "owner and runner have one key"

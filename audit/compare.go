@@ -21,6 +21,7 @@ func (s *Submission) compare(o *Options) {
 	s.seal()
 	s.gaps()
 	s.attempts(o.Policy)
+	s.assurance()
 	s.totals()
 }
 

@@ -36,6 +36,9 @@ const (
 	SealOther          = "seal-other-benchmark"              // judged by another seal than the submission, or the other submissions, name
 	SealMixed          = "seal-mixed"                        // receipts under more than one seal
 	SealedByJudged     = "sealed-by-judged"                  // sealed by the party being judged
+	BundleUndecided    = "bundle-undecided"                  // a bundle that verify cannot decide under this policy
+	AssuranceLower     = "assurance-lower"                   // a bundle that is not as well logged as the policy, or the others, ask for
+	SplitView          = "split-view"                        // a log that signed two trees of one size
 )
 
 // exits are the codes of findings, by id, in the order in which they are listed.
@@ -69,6 +72,9 @@ var exits = []struct {
 	{SealOther, verify.ExitInvalid, "compare only submissions that were judged by one seal"},
 	{SealMixed, verify.ExitInvalid, "compare only submissions that were judged by one seal"},
 	{SealedByJudged, verify.ExitUndecided, "pin the benchmark's owner in the policy, and ask for runs under its seal"},
+	{BundleUndecided, verify.ExitUndecided, "look with cleanrun verify at the bundle"},
+	{AssuranceLower, verify.ExitUndecided, "ask the runner why this attempt is not in the log as the others are; cleanrun verify says what is missing"},
+	{SplitView, verify.ExitInvalid, "keep both checkpoints and show them to the log's witnesses: no entry of this log can be relied on"},
 }
 
 // A Finding is one thing that is wrong with a submission.
@@ -78,6 +84,8 @@ type Finding struct {
 	Where  string `json:"where"`  // cell, file or ""
 	Detail string `json:"detail"` // got and want
 	Next   string `json:"next"`
+	// Evidence holds signed checkpoints as they stand, of a split view.
+	Evidence []string `json:"evidence,omitempty"`
 
 	cell int // index in the grid, -1 for none
 }
@@ -102,7 +110,7 @@ func (s *Submission) find(id string, cell int, where, format string, args ...any
 		return
 	}
 	e := exits[rank(id)]
-	s.Findings = append(s.Findings, Finding{id, e.exit, where, fmt.Sprintf(format, args...), e.next, cell})
+	s.Findings = append(s.Findings, Finding{ID: id, Exit: e.exit, Where: where, Detail: fmt.Sprintf(format, args...), Next: e.next, cell: cell})
 }
 
 // at adds a finding of a cell.
@@ -116,7 +124,7 @@ func (s *Submission) sortFindings() {
 	for id, n := range s.found {
 		if n > MaxFindings {
 			e := exits[rank(id)]
-			s.Findings = append(s.Findings, Finding{id, e.exit, "", fmt.Sprintf("%d more like these", n-MaxFindings), e.next, -1})
+			s.Findings = append(s.Findings, Finding{ID: id, Exit: e.exit, Detail: fmt.Sprintf("%d more like these", n-MaxFindings), Next: e.next, cell: -1})
 			s.found[id] = 0
 		}
 	}

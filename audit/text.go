@@ -86,6 +86,9 @@ func (s *Submission) text(b *strings.Builder) {
 		if s.Compact > 0 {
 			line("compact", "%s: aggregation trusted, as cleanrun verify says of each", count(int(s.Compact), "bundle", "bundles"))
 		}
+		if s.Logged > 0 {
+			line("assurance", "%s", s.assuranceText())
+		}
 		if s.Replaced > 0 {
 			line("replaced", "%s by a later one", count(int(s.Replaced), "attempt", "attempts"))
 		}
@@ -98,6 +101,12 @@ func (s *Submission) text(b *strings.Builder) {
 			where += ": "
 		}
 		line("finding", "%s  %s%s", f.ID, where, f.Detail)
+		for n, note := range f.Evidence {
+			line("evidence", "signed checkpoint %d of %d", n+1, len(f.Evidence))
+			for l := range strings.Lines(note) {
+				fmt.Fprintf(b, "   %s\n", printable(strings.TrimSuffix(l, "\n")))
+			}
+		}
 		if i+1 == len(s.Findings) || s.Findings[i+1].ID != f.ID {
 			line("", "-> %s", f.Next)
 		}

@@ -343,3 +343,14 @@ func (v *verifier) checkConsistencyReceipt(u *receipt.UnverifiedLogReceipt, olde
 	}
 	return nil
 }
+
+// checkpoints are those that the pinned log signed, apart from the bundle's bytes.
+func (v *verifier) checkpoints() (list []Checkpoint) {
+	if v.log == nil || !v.log.pinned {
+		return nil
+	}
+	for _, n := range v.log.notes {
+		list = append(list, Checkpoint{n.Checkpoint, v.log.log.Key.Thumbprint(), string(n.signed.Note())})
+	}
+	return list
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/receipt"
+	"github.com/cleanrun-dev/cleanrun/tlog/proof"
 )
 
 // A Session verifies many bundles under one policy. It makes the checks of
@@ -27,13 +28,17 @@ func NewSession(policy *Policy, now time.Time) *Session {
 }
 
 // A Result is what Session.Check found out about one bundle. After a failed
-// check only Exit, Verdict, Failed and Notes are set. It holds nothing of the
+// check only Exit, Verdict, Failed, Notes and Conflict are set. It holds nothing of the
 // bundle's bytes but Receipt.
 type Result struct {
 	Verdict string // as in Report
 	Exit    int    // as in Report
 	Failed  *Check // the check that failed, nil if none did
+	Open    *Check // the first check that could not be decided, nil if all could
 	Notes   []string
+	// Conflict holds signed checkpoints that contradict each other, if Failed is
+	// about such; see Report.
+	Conflict []string
 
 	// Statement is the statement as derived again, which the runner's is equal to;
 	// nil if there is no evidence to derive it from.
@@ -43,6 +48,17 @@ type Result struct {
 	Runner    Signatory
 	Owner     Signatory
 	Seal      Seal
+	Assurance Assurance
+	// Checkpoints are those of a log that the policy pins; nil if it pins none, or
+	// the bundle is not logged.
+	Checkpoints []Checkpoint
+}
+
+// A Checkpoint is one that a pinned log signed.
+type Checkpoint struct {
+	proof.Checkpoint
+	Log  [32]byte // thumbprint of its key
+	Note string   // signed note, with cosignatures
 }
 
 // A Signatory is the key that a signed file names.
@@ -66,10 +82,11 @@ func (s *Session) Check(bundle []byte) *Result {
 		v = s.verifier(bundle, false)
 	}
 	v.decide()
-	r := &Result{Verdict: v.report.Verdict, Exit: v.report.Exit, Failed: v.report.FailedCheck(), Notes: v.report.Notes}
+	r := &Result{Verdict: v.report.Verdict, Exit: v.report.Exit, Failed: v.report.FailedCheck(), Open: v.open, Notes: v.report.Notes, Conflict: v.report.Conflict}
 	if v.failed {
 		return r
 	}
+	r.Assurance, r.Checkpoints = *v.assurance(), v.checkpoints()
 	s.seals.add(&seal{v.sealSum, len(v.bundle.Sealed), v.sealed, v.head, v.set, v.owner})
 	if r.Statement, r.Receipt = v.composed, v.bundle.Receipt; r.Statement != nil {
 		r.Rederived = v.rederived()
