@@ -70,30 +70,31 @@ type kindCount struct {
 }
 
 type inspected struct {
-	Verified  bool        `json:"verified"` // always false: inspect verifies nothing
-	Rows      uint64      `json:"rows"`
-	Root      string      `json:"root"`
-	Run       string      `json:"run"`
-	Benchmark string      `json:"benchmark,omitempty"`
-	Task      string      `json:"task,omitempty"`
-	Trial     uint32      `json:"trial,omitempty"`
-	Attempt   uint32      `json:"attempt,omitempty"`
-	Workspace string      `json:"workspace"`
-	Observe   bool        `json:"observe"`
-	Recorder  string      `json:"recorder"`
-	Backend   string      `json:"backend"`
-	Blind     []string    `json:"blind"`
-	Phases    *phasesJSON `json:"phases,omitempty"`
-	Closed    bool        `json:"closed"`
-	Torn      string      `json:"torn,omitempty"`
-	Outcome   string      `json:"outcome,omitempty"`
-	Code      *uint32     `json:"code,omitempty"`
-	OutOf     uint64      `json:"outOfScope"`
-	Bytes     uint64      `json:"bytes"`
-	Processes uint64      `json:"processes"`
-	Lost      uint64      `json:"lost"`
-	Kinds     []kindCount `json:"kinds"`
-	Events    []eventJSON `json:"events,omitempty"`
+	Verified   bool              `json:"verified"` // always false: inspect verifies nothing
+	Rows       uint64            `json:"rows"`
+	Root       string            `json:"root"`
+	Run        string            `json:"run"`
+	Benchmark  string            `json:"benchmark,omitempty"`
+	Task       string            `json:"task,omitempty"`
+	Trial      uint32            `json:"trial,omitempty"`
+	Attempt    uint32            `json:"attempt,omitempty"`
+	Workspace  string            `json:"workspace"`
+	Observe    bool              `json:"observe"`
+	Recorder   string            `json:"recorder"`
+	Backend    string            `json:"backend"`
+	Blind      []string          `json:"blind"`
+	Phases     *phasesJSON       `json:"phases,omitempty"`
+	Registered *registrationJSON `json:"registered,omitempty"`
+	Closed     bool              `json:"closed"`
+	Torn       string            `json:"torn,omitempty"`
+	Outcome    string            `json:"outcome,omitempty"`
+	Code       *uint32           `json:"code,omitempty"`
+	OutOf      uint64            `json:"outOfScope"`
+	Bytes      uint64            `json:"bytes"`
+	Processes  uint64            `json:"processes"`
+	Lost       uint64            `json:"lost"`
+	Kinds      []kindCount       `json:"kinds"`
+	Events     []eventJSON       `json:"events,omitempty"`
 }
 
 // phasesJSON is what the start row says of setup and grading.
@@ -136,6 +137,7 @@ func inspection(ev *events, list bool) inspected {
 	if p := st.Phases; p != nil {
 		out.Phases = &phasesJSON{append([]string{}, p.Setup...), append([]string{}, p.Grade...), p.Tests, p.Reward, p.RewardDir, append([]string{}, p.Guard...)}
 	}
+	out.Registered = registrationOf(ev)
 	if ev.torn != nil {
 		out.Torn = ev.torn.Error()
 	}
@@ -257,6 +259,7 @@ func inspectText(b *strings.Builder, ev *events, list bool) {
 			fmt.Fprintf(b, " grader     %q, reward by %s\n", p.Grade, p.Reward)
 		}
 	}
+	s.Registered.text(b)
 	switch {
 	case s.Closed:
 		fmt.Fprintf(b, " outcome    %s, code %d\n", s.Outcome, *s.Code)
