@@ -1,8 +1,9 @@
 // Package merkle computes the Merkle root of RFC 9162, section 2.1.1, with
 // SHA-256, of leaves that come in order. It holds one hash for each complete
 // subtree and allocates nothing: trees over millions of digests are hashed here.
-// For proofs see the transparency-dev/merkle module, which the tests compare
-// with.
+// What proofs give is here too: of one leaf, of many at once, of a tree or a
+// subtree in a larger tree. The tests compare with the definitions and with the
+// transparency-dev/merkle module, which has no subtrees and no proofs of many.
 package merkle
 
 import (

@@ -2,8 +2,12 @@ package merkle
 
 import (
 	"crypto/sha256"
+	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/transparency-dev/merkle/proof"
+	"github.com/transparency-dev/merkle/rfc6962"
 )
 
 // The definitions of RFC 9162, sections 2.1.1, 2.1.3.1 and 2.1.4.1, as they stand
@@ -170,4 +174,66 @@ func TestPathsAtTheEnds(t *testing.T) {
 	if _, err := InclusionRoot(most, most, [32]byte{}, nil); err == nil {
 		t.Error("a leaf beyond the largest tree was taken")
 	}
+}
+
+// Proofs with a fault take the same way here and in the library: both refuse, or
+// both take what is right after all.
+func TestPathsAreTakenAsByTheLibrary(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	taken := 0
+	for range 20000 {
+		n := 1 + r.IntN(33)
+		d := leaves(n)
+		i, older := r.IntN(n), 1+r.IntN(n)
+		in, con := inclusionPath(i, d), subtreePath(0, older, d, true)
+		size := uint64(n)
+		switch r.IntN(4) {
+		case 0:
+			in, con = fault(r, in), fault(r, con)
+		case 1:
+			size += uint64(r.IntN(5))
+		case 2:
+			i, older = r.IntN(n+2), 1+r.IntN(n+1) // of an older size 0 the library takes the empty path
+		}
+		root, olderRoot, at := mth(d), mth(d[:min(older, n)]), d[min(i, n-1)]
+		want := proof.VerifyInclusion(rfc6962.DefaultHasher, uint64(i), size, at[:], flat(in), root[:])
+		got, err := InclusionRoot(uint64(i), size, at, in)
+		if ok := err == nil && got == root; ok != (want == nil) {
+			t.Fatalf("leaf %d of %d with %d hashes: got %x, %v, the library says %v", i, size, len(in), got, err, want)
+		}
+		want = proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(older), size, flat(con), olderRoot[:], root[:])
+		a, b, err := ConsistencyRoots(uint64(older), size, con, olderRoot)
+		ok := err == nil && a == olderRoot && b == root
+		if ok != (want == nil) {
+			t.Fatalf("%d to %d with %d hashes: got %x and %x, %v, the library says %v", older, size, len(con), a, b, err, want)
+		}
+		if ok {
+			taken++
+		}
+	}
+	if taken < 5000 || taken > 15000 {
+		t.Errorf("got %d of 20000 taken, want some of both", taken)
+	}
+}
+
+// fault takes a hash out, puts one in, or changes a bit.
+func fault(r *rand.Rand, path [][32]byte) [][32]byte {
+	path = slices.Clone(path)
+	at := r.IntN(len(path) + 1)
+	switch {
+	case r.IntN(3) == 0 || len(path) == 0:
+		return slices.Insert(path, at, sha256.Sum256([]byte{byte(at)}))
+	case r.IntN(2) == 0:
+		return slices.Delete(path, at%len(path), at%len(path)+1)
+	}
+	path[at%len(path)][r.IntN(32)] ^= 1 << r.IntN(8)
+	return path
+}
+
+func flat(path [][32]byte) [][]byte {
+	out := make([][]byte, len(path))
+	for i := range path {
+		out[i] = path[i][:]
+	}
+	return out
 }
