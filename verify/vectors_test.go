@@ -285,6 +285,7 @@ func writeVectors(t *testing.T) {
 		with(nil)(k)
 		k.statement = func(s *attest.Statement) { s.Predicate.Verdict = attest.Clean }
 	})
+	logVectors(t, write, add)
 	data, err := json.MarshalIndent(list, "", " ")
 	if err != nil {
 		t.Fatal(err)

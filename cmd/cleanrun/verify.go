@@ -34,7 +34,8 @@ var verifyCommand = &cli.Command{
 with the stated one. Needs no key and no network. A bundle of more than 64 MiB is copied meanwhile, into TMPDIR or else /var/tmp.
 
 A policy file pins the keys: lines "owner VKEY" and "runner VKEY", as keygen prints them. Without -policy everything is checked that
-needs no trust; the exit code is then 3, since the signer is unknown.
+needs no trust; the exit code is then 3, since the signer is unknown. With "log", "witness", "group" and "quorum" lines the run must have been
+registered in that log before it started, as its witnesses saw: assurance L1. All proofs of that stand in the bundle.
 
 Exit codes: 0 verified CLEAN, 1 INVALID, 2 not a bundle, 3 INCONCLUSIVE or cannot decide, 4 verified DIRTY.`,
 	JSON: true,
