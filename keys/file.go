@@ -31,8 +31,10 @@ func PublicPath(path string) string { return path + ".pub" }
 type Role string
 
 const (
-	Owner  Role = "owner"  // seals the ground truth
-	Runner Role = "runner" // signs receipts
+	Owner   Role = "owner"   // seals the ground truth
+	Runner  Role = "runner"  // signs receipts
+	Log     Role = "log"     // signs a transparency log's checkpoints
+	Witness Role = "witness" // cosigns checkpoints; its policy line is not that of PolicyLine
 )
 
 // PolicyLine is the line that pins a key in a policy file, without newline.
@@ -43,10 +45,10 @@ func PolicyLine(role Role, key receipt.PublicKey) string {
 // ParseRole reads a role as it is spelled in a policy file.
 func ParseRole(s string) (Role, error) {
 	switch r := Role(s); r {
-	case Owner, Runner:
+	case Owner, Runner, Log, Witness:
 		return r, nil
 	}
-	return "", fmt.Errorf("got role %q, want owner or runner", s)
+	return "", fmt.Errorf("got role %q, want owner, runner, log or witness", s)
 }
 
 // Generate draws a key and writes path (mode 0600) and path.pub. It never

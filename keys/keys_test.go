@@ -334,7 +334,7 @@ func TestPolicyLine(t *testing.T) {
 	if got, want := keys.PolicyLine(keys.Owner, key), "owner "+key.String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	for s, want := range map[string]bool{"owner": true, "runner": true, "Owner": false, "": false, "witness": false} {
+	for s, want := range map[string]bool{"owner": true, "runner": true, "Owner": false, "": false, "judge": false} {
 		r, err := keys.ParseRole(s)
 		if (err == nil) != want || want && string(r) != s {
 			t.Errorf("%q: got %q, %v", s, r, err)

@@ -61,7 +61,7 @@ func (s *Service) checked(statements [][]byte) []checkedEntry {
 	for w := range workers {
 		wg.Go(func() {
 			for i := w; i < len(statements); i += workers {
-				out[i].entry, out[i].err = s.admitted(statements[i])
+				out[i].entry, out[i].err = Verify(statements[i], s.admit)
 			}
 		})
 	}
@@ -104,7 +104,7 @@ func (s *Service) catchUp(ctx context.Context, index uint64) error {
 		if _, ours := s.ahead[i]; ours || i < s.next {
 			return nil
 		}
-		e, err := s.admitted(statement)
+		e, err := Verify(statement, s.admit)
 		if err == nil {
 			err = s.ledger.Check(e)
 		}

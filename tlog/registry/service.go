@@ -111,23 +111,23 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// admitted parses a statement and checks who signed it.
-func (s *Service) admitted(statement []byte) (*entry.Entry, error) {
+// Verify parses a statement and checks that a key signed it which is admitted for
+// the role of its kind. The error is an *entry.Refusal.
+func Verify(statement []byte, admit func(entry.Role, [32]byte) (receipt.PublicKey, bool)) (*entry.Entry, error) {
 	u, err := entry.Parse(statement)
 	if err != nil {
 		return nil, err
 	}
-	key, ok := s.admit(u.Kind().Role(), u.Issuer())
+	key, ok := admit(u.Kind().Role(), u.Issuer())
 	if !ok {
-		return nil, &entry.Refusal{ID: entry.UnknownIssuer, Got: fmt.Sprintf("a %v by %s (%.80q)", u.Kind(), receipt.Fingerprint(u.Issuer()), u.IssuerName()),
-			Want: fmt.Sprintf("a key that the log admits as %v", u.Kind().Role()), Hint: "the log's operator has the list of keys"}
+		return nil, entry.Unknown(u)
 	}
 	return u.Verify(key)
 }
 
 // Add implements Registry.
 func (s *Service) Add(ctx context.Context, statement []byte) (Logged, error) {
-	e, err := s.admitted(statement)
+	e, err := Verify(statement, s.admit)
 	if err != nil {
 		return Logged{}, err
 	}
