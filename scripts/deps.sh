@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what the tests start: real programs for the sandbox tests. Only on
+# Installs what the tests start: real programs for the sandbox tests, a database for the log's. Only on
 # Debian and its kin, only as root; else it says which tests will be left out.
 set -eu
 need=""
@@ -19,15 +19,17 @@ want setpriv util-linux
 want xz xz-utils
 want zstd zstd
 want zip zip
+# The log's tests run Trillian on it. Debian keeps the server out of PATH.
+command -v initdb >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || need="$need postgresql"
 [ -n "$need" ] || exit 0
 if ! command -v apt-get >/dev/null 2>&1; then
-  echo "tests: missing$need, and no apt-get here: sandbox tests that start them are left out" >&2
+  echo "tests: missing$need, and no apt-get here: tests that start them are left out" >&2
   exit 0
 fi
 if [ "$(id -u)" != 0 ]; then
-  echo "tests: missing$need, and not root: sandbox tests that start them are left out" >&2
+  echo "tests: missing$need, and not root: tests that start them are left out" >&2
   exit 0
 fi
 if ! { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $need; }; then
-  echo "tests: could not install$need: sandbox tests that start them are left out" >&2
+  echo "tests: could not install$need: tests that start them are left out" >&2
 fi

@@ -34,8 +34,8 @@ const (
 	rpcWithin     = 10 * time.Second // one answer of Trillian
 	publishWithin = 30 * time.Second // from queued to signed
 	findEvery     = time.Second
-	perRequest = 256      // leaves in one request: 16 MiB of the largest
-	maxMessage = 32 << 20 // of gRPC
+	perRequest    = 256      // leaves in one request: 16 MiB of the largest
+	maxMessage    = 32 << 20 // of gRPC
 )
 
 // Log is a log on Trillian. Its methods may be called from many goroutines.
