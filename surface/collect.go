@@ -71,6 +71,7 @@ type Collector struct {
 	files   int
 	total   int64
 	texts   int64
+	ended   bool
 }
 
 // errStop is what a Collector's calls return when the source shall end: it was cancelled,
@@ -119,8 +120,8 @@ func (c *Collector) Listed() error {
 	return nil
 }
 
-// Room is how many more names may be listed.
-func (c *Collector) Room() int { return max(0, c.limits.Entries-c.listed) }
+// ReadLimit is the budget of bytes of one file.
+func (c *Collector) ReadLimit() int64 { return c.limits.Read }
 
 // Gap notes what could not be looked at.
 func (c *Collector) Gap(r Reason, location string) {
@@ -138,14 +139,17 @@ func (c *Collector) Break(a Acquisition) error {
 	return c.stop(Failed, SourceFailed)
 }
 
-// Open notes that a journal has no end.
-func (c *Collector) Open() { _ = c.stop(Partial, JournalOpen) }
+// Open notes that a journal has no end. The listing goes on.
+func (c *Collector) Open() {
+	c.o.Acquisition = Partial
+	c.gaps.add(JournalOpen, "")
+}
 
+// stop ends the observation. The first reason is the one: what comes after is of it.
 func (c *Collector) stop(a Acquisition, r Reason) error {
-	if c.o.Acquisition < a {
-		c.o.Acquisition = a
-	}
-	if _, ok := c.gaps[r]; !ok {
+	if !c.ended {
+		c.ended = true
+		c.o.Acquisition = max(c.o.Acquisition, a)
 		c.gaps.add(r, "")
 	}
 	return errStop
