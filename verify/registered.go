@@ -322,6 +322,8 @@ func (v *verifier) assurance() *Assurance {
 	l := v.log
 	low := func(format string, args ...any) *Assurance { return &Assurance{L0, fmt.Sprintf(format, args...)} }
 	switch {
+	case v.killed:
+		return low("registered in a log and killed: its end is in none")
 	case l == nil:
 		return low("self-run: nothing was logged before the run")
 	case v.policy == nil:

@@ -333,3 +333,20 @@ func TestLogMembers(t *testing.T) {
 	}
 	logCase{name: "no evidence at all", kit: bundle(func(b *receipt.Bundle) { b.Evidence = nil }), exit: unsure}.try(t)
 }
+
+// A run that was registered and killed has no end to be logged. Its receipt is
+// believed for what it is; a closed journal's is not without its proofs.
+func TestRegisteredAndKilled(t *testing.T) {
+	bare := func(b *receipt.Bundle) { b.Log, b.LogProof = nil, nil }
+	tryAll(t,
+		logCase{name: "killed", kit: func(k *kit) { k.open, k.bundle = true, bare }, exit: unsure},
+		logCase{name: "closed", kit: func(k *kit) { k.bundle = bare }, exit: invalid, check: verify.CheckLogMembers, says: "no log.cbor"},
+		logCase{name: "killed, with a FINAL", kit: func(k *kit) { k.open = true }, exit: invalid, check: verify.CheckLogEntries, says: "without a closing row"},
+	)
+	k := loggedKit()
+	k.open, k.bundle = true, bare
+	r := verify.Verify(k.make(t), k.logPolicy(t), now)
+	if r.Verdict != "INCONCLUSIVE" || r.Assurance == nil || !strings.Contains(r.Assurance.Detail, "killed") {
+		t.Errorf("got %s, %+v, want INCONCLUSIVE at L0, killed", r.Verdict, r.Assurance)
+	}
+}

@@ -67,6 +67,7 @@ type verifier struct {
 	derived   *attest.Derivation
 	composed  *attest.Statement
 	log       *logged // nil if the bundle is not logged
+	killed    bool    // registered in a log, and the journal is open
 }
 
 // run makes the checks. Each is a method that returns what it found out, a skipped
