@@ -124,6 +124,7 @@ func TestAssuranceL1(t *testing.T) {
 	for _, want := range []string{
 		" sealed by   bench.example/owner   (pinned owner, logged before the run)\n",
 		" assurance   L1: sealed and registered before the run, 3 of 3 witnesses, at most 1 s of rows between checkpoints\n",
+		" logged      log.example/1, registered by 2026-01-01T00:00:00Z, ended by 2026-01-01T00:00:01Z, receipt 17 of 18\n",
 	} {
 		if !strings.Contains(r.Text("x"), want) {
 			t.Errorf("lacks %q", want)

@@ -243,7 +243,8 @@ func (v *verifier) checkLogWitnesses() (string, error) {
 	return fmt.Sprintf("%d of %d, quorum %s", r.Witnesses, r.Of, v.policy.Log.Quorum), nil
 }
 
-// maxAhead is how far in seconds the clock of a witness may be ahead of ours.
+// maxAhead is how far in seconds the clock of a witness may be ahead of ours, or
+// of another's.
 const maxAhead = 300
 
 // checkLogTimes holds the times of the checkpoints, which are those of witnesses,
@@ -256,15 +257,14 @@ func (v *verifier) checkLogTimes() (string, error) {
 	if l.times == nil {
 		return "", skipped("the quorum is not met")
 	}
-	at := func(t uint64) string { return time.Unix(int64(t), 0).UTC().Format(time.RFC3339) }
 	now := v.report.CheckedAt.Unix()
 	for i, t := range l.times {
 		n := &l.notes[i]
 		if now < -maxAhead || t > uint64(now+maxAhead) {
-			return "", &undecided{fmt.Sprintf("%s: got the time %s, want at most %d seconds after now, %s", n.name, at(min(t, maxUnix)), maxAhead, at(uint64(max(now, 0)))), "set the clock, or look who cosigned the checkpoint"}
+			return "", &undecided{fmt.Sprintf("%s: got the time %s, want at most %d seconds after now, %s", n.name, rfc3339(t), maxAhead, rfc3339(uint64(max(now, 0)))), "set the clock, or look who cosigned the checkpoint"}
 		}
 		if i > 0 && t < l.times[i-1] {
-			return "", &undecided{fmt.Sprintf("%s: got the time %s, want at least %s, that of %s", n.name, at(t), at(l.times[i-1]), l.notes[i-1].name), "look who cosigned the checkpoints: a clock is wrong"}
+			return "", &undecided{fmt.Sprintf("%s: got the time %s, want at least %s, that of %s", n.name, rfc3339(t), rfc3339(l.times[i-1]), l.notes[i-1].name), "look who cosigned the checkpoints: a clock is wrong"}
 		}
 	}
 	last, _ := v.evidence.Row(v.evidence.Size() - 1)
@@ -273,17 +273,28 @@ func (v *verifier) checkLogTimes() (string, error) {
 	if free == 0 {
 		free = DefaultFreshness
 	}
+	if ran > took+maxAhead {
+		return "", &undecided{
+			fmt.Sprintf("the rows tell of %d seconds, and between the start row's checkpoint and the closing one lie %d: more was recorded than time has passed", ran, took),
+			"look who cosigned the checkpoints; if their clocks are right, the rows were made up",
+		}
+	}
 	if took > ran+free {
 		return "", &undecided{
 			fmt.Sprintf("between the start row's checkpoint and the closing one lie %d seconds, want at most the %d of the run and %d more: the registration was stale", took, ran, free),
 			fmt.Sprintf("ask why the run was registered so long before it was over; require %s N allows more", requireFreshness),
 		}
 	}
-	return fmt.Sprintf("registered by %s, closed by %s", at(l.times[freshness]), at(l.times[closing])), nil
+	return fmt.Sprintf("registered by %s, closed by %s", rfc3339(l.times[freshness]), rfc3339(l.times[closing])), nil
 }
 
 // maxUnix is 9999-12-31, the last day that RFC 3339 can write.
 const maxUnix = 253402300799
+
+// rfc3339 writes a time in unix seconds.
+func rfc3339(t uint64) string {
+	return time.Unix(int64(min(t, maxUnix)), 0).UTC().Format(time.RFC3339)
+}
 
 // checkLogInterval asks whether rows were kept back before they were logged.
 func (v *verifier) checkLogInterval() (string, error) {

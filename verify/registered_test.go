@@ -253,6 +253,8 @@ func TestRT80_Times(t *testing.T) {
 		logCase{name: "a stale registration", kit: took(3600), exit: unsure, check: verify.CheckLogTimes, says: "lie 3601 seconds, want at most the 0 of the run and 3600 more: the registration was stale"},
 		logCase{name: "control: a policy that allows it", kit: took(3600), policy: fresh("4000"), level: verify.L1},
 		logCase{name: "a policy that allows less", kit: took(60), policy: fresh("60"), exit: unsure, check: verify.CheckLogTimes, says: "61 seconds"},
+		logCase{name: "rows of two hours that were made up in one", kit: func(k *kit) { k.record, k.took = paused(2*time.Hour, 0), 3600 }, exit: unsure, check: verify.CheckLogTimes, says: "the rows tell of 7200 seconds, and between the start row's checkpoint and the closing one lie 3601"},
+		logCase{name: "control: clocks 5 minutes apart", kit: func(k *kit) { k.record, k.took = paused(2*time.Hour, 0), 6899 }, level: verify.L1},
 		logCase{name: "control: a run that took so long", kit: func(k *kit) { k.record, k.took = paused(2*time.Hour, 0), 7200 }, level: verify.L1},
 	)
 }

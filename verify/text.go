@@ -91,6 +91,9 @@ func (r *Report) Text(file string) string {
 	}
 	list("NOT covered", r.NotCovered)
 	line("assurance", "%s: %s", r.Assurance.Level, r.Assurance.Detail)
+	if l := r.Logged; l != nil && l.Registered > 0 {
+		line("logged", "%s, registered by %s, ended by %s, receipt %d of %d", l.Origin, rfc3339(l.Registered), rfc3339(l.Closed), l.Index, l.Size)
+	}
 	if next := r.next(file); next != "" {
 		line("next", "%s", next)
 	}
