@@ -137,6 +137,7 @@ type fact struct {
 	seal        verify.Seal
 	open        *verify.Check // a check that could not be decided
 	assurance   verify.Assurance
+	killed      bool // registered, and killed
 	checkpoints []verify.Checkpoint
 	ownerNotice string // why the owner is no third party; "" if it is pinned and another key than the runner's
 }

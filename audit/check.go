@@ -87,7 +87,7 @@ func (k *checker) check(s *Submission, cell int, buf []byte) []byte {
 	f.agent, f.model = r.Statement.Predicate.Asserted.Agent, r.Statement.Predicate.Asserted.Model
 	f.grader, f.compact = r.Statement.Predicate.Grader, r.Rederived == verify.RederivedCompact
 	f.runner, f.owner, f.seal = r.Runner, r.Owner, r.Seal
-	f.open, f.assurance, f.checkpoints = r.Open, r.Assurance, r.Checkpoints
+	f.open, f.assurance, f.killed, f.checkpoints = r.Open, r.Assurance, r.Killed, r.Checkpoints
 	switch {
 	case r.Owner.Key == r.Runner.Key || r.Owner.Key == s.signer.Key:
 		f.ownerNotice = "owner and runner have one key"

@@ -8,7 +8,9 @@ import (
 )
 
 // assurance reports the bundles that verify could not decide, and those that are
-// at a lower level than others of the submission. Where nobody is known to have
+// at a lower level than others of the submission. A run that was killed is
+// INCONCLUSIVE, which says enough where it counts, and where it was replaced the
+// policy's rate decides. Where nobody is known to have
 // sealed, that was reported and the log adds nothing to it.
 func (s *Submission) assurance() {
 	levels := map[string]int{}
@@ -27,7 +29,7 @@ func (s *Submission) assurance() {
 			s.at(BundleUndecided, i, "%s: %s", open.ID, open.Detail)
 		case open != nil:
 			s.at(AssuranceLower, i, "%s, and %s at L1: %s: %s", f.assurance.Level, others(logged), open.ID, open.Detail)
-		case logged > 0 && f.assurance.Level != verify.L1:
+		case logged > 0 && f.assurance.Level != verify.L1 && !f.killed:
 			s.at(AssuranceLower, i, "%s, and %s at L1: %s", f.assurance.Level, others(logged), f.assurance.Detail)
 		}
 	}

@@ -60,6 +60,12 @@ func TestRT85_LowerAssurance(t *testing.T) {
 	if n := len(r.Submissions[0].Findings); n != 6 {
 		t.Errorf("got %d findings", n)
 	}
+	// A killed run has no end to log: its state says enough.
+	dead := newLog()
+	k = loggedKit(dead)
+	a := k.at("task-b", 2, 1)
+	a.Open, a.Log.Unended = true, true
+	expect(t, run(policy(dead.PolicyLines(2)), k.make(t)), 3)
 	// Witnesses who are not there lower it too.
 	few := newLog()
 	k = loggedKit(few)

@@ -49,6 +49,7 @@ type Result struct {
 	Owner     Signatory
 	Seal      Seal
 	Assurance Assurance
+	Killed    bool // registered in a log and killed, so that no log holds its end; never CLEAN
 	// Checkpoints are those of a log that the policy pins; nil if it pins none, or
 	// the bundle is not logged.
 	Checkpoints []Checkpoint
@@ -86,7 +87,7 @@ func (s *Session) Check(bundle []byte) *Result {
 	if v.failed {
 		return r
 	}
-	r.Assurance, r.Checkpoints = *v.assurance(), v.checkpoints()
+	r.Assurance, r.Checkpoints, r.Killed = *v.assurance(), v.checkpoints(), v.killed
 	s.seals.add(&seal{v.sealSum, len(v.bundle.Sealed), v.sealed, v.head, v.set, v.owner})
 	if r.Statement, r.Receipt = v.composed, v.bundle.Receipt; r.Statement != nil {
 		r.Rederived = v.rederived()
