@@ -338,7 +338,7 @@ func (w *walk) open(in *os.Root, name, full string, seen fs.FileInfo) (*Item, Re
 		f.Close()
 		return nil, reason
 	}
-	it := &Item{Size: st.Size(), Modified: nanos(st.ModTime()), Content: f}
+	it := &Item{Size: st.Size(), Modified: Stamp(st.ModTime()), Content: f}
 	it.Changed, it.Links = kept(st)
 	it.After = func() Reason {
 		now, err := f.Stat()

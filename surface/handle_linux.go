@@ -39,5 +39,5 @@ func kept(st fs.FileInfo) (*int64, uint32) {
 	if !ok {
 		return nil, 0
 	}
-	return nanos(time.Unix(int64(s.Ctim.Sec), int64(s.Ctim.Nsec))), uint32(s.Nlink)
+	return Stamp(time.Unix(int64(s.Ctim.Sec), int64(s.Ctim.Nsec))), uint32(s.Nlink)
 }

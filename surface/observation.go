@@ -274,15 +274,15 @@ type Window struct{ From, To int64 }
 // WindowOf is the window of a run: from its first event less a clock skew to its last
 // event and the skew.
 func WindowOf(first, last time.Time, skew time.Duration) (Window, error) {
-	from, to := nanos(first.Add(-skew)), nanos(last.Add(skew))
+	from, to := Stamp(first.Add(-skew)), Stamp(last.Add(skew))
 	if from == nil || to == nil || skew < 0 || last.Before(first) {
 		return Window{}, fmt.Errorf("got a window from %v to %v, want one that ends after it begins, between 1678 and 2262", first, last)
 	}
 	return Window{*from, *to}, nil
 }
 
-// nanos is a time as an entry holds it, nil if it does not fit.
-func nanos(t time.Time) *int64 {
+// Stamp is a time as an entry holds it, nil if there is none or it does not fit.
+func Stamp(t time.Time) *int64 {
 	if y := t.UTC().Year(); t.IsZero() || y < 1679 || y > 2261 {
 		return nil
 	}

@@ -411,3 +411,23 @@ func TestLayersAgainstOracle(t *testing.T) {
 		t.Errorf("got %d files in all, want a test that sees some", seen)
 	}
 }
+
+// Any bytes give an observation that holds together, and a no only from a whole archive.
+func FuzzTar(f *testing.F) {
+	f.Add(pack(f, entry{"a/", ""}, entry{"a/b", "x"}, entry{"l", "->a/b"}, entry{"h", "=>a/b"}, entry{"a/.wh.b", ""}), true)
+	f.Add(gz(f, pack(f, entry{"a", "x"})), false)
+	f.Fuzz(func(t *testing.T, b []byte, layered bool) {
+		s := &Source{kind: "tar", layers: []layer{{open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }}}}
+		if layered {
+			s.kind = "oci"
+		}
+		limits := surface.Limits{Entries: 100, Files: 10, Read: 1 << 16, Total: 1 << 20, Text: 1 << 10}
+		o, err := surface.Observe(context.Background(), s, glob("**"), surface.Scope{}, limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := surface.Format(o); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
-	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -61,7 +60,7 @@ func (s *Source) pass(i int, c *surface.Collector, first bool, each func(*member
 		if first && c.Listed() != nil {
 			return false
 		}
-		m := &member{Reader: r, index: n, name: hdr.Name, kind: hdr.Typeflag, target: hdr.Linkname, size: hdr.Size, modified: stamp(hdr.ModTime)}
+		m := &member{Reader: r, index: n, name: hdr.Name, kind: hdr.Typeflag, target: hdr.Linkname, size: hdr.Size, modified: surface.Stamp(hdr.ModTime)}
 		if each(m) != nil {
 			_ = c.Break(surface.Failed) // unless the Collector ended it
 			return false
@@ -112,13 +111,4 @@ func unpack(r io.Reader) (io.Reader, func(), error) {
 		return z, z.Close, nil
 	}
 	return in, func() {}, nil
-}
-
-// stamp is a member's time, nil if it has none that fits.
-func stamp(t time.Time) *int64 {
-	if y := t.UTC().Year(); t.IsZero() || y < 1679 || y > 2261 {
-		return nil
-	}
-	n := t.UnixNano()
-	return &n
 }
