@@ -156,3 +156,24 @@ func TestRT78_SplitViewInABundle(t *testing.T) {
 		t.Errorf("got %+v", f)
 	}
 }
+
+// An attempt that was registered and killed cannot be logged to its end: it is no
+// finding of its own. One that was not even registered is.
+func TestRegisteredAndKilled(t *testing.T) {
+	for _, registered := range []bool{true, false} {
+		log := newLog()
+		k := loggedKit(log)
+		killed(k, "task-b", 1)
+		next := k.at("task-b", 1, 2)
+		next.Log = &fixture.Logging{Log: log, Owner: owner, Runner: runner, Heads: []uint64{3}}
+		if !registered {
+			k.at("task-b", 1, 1).Log = nil
+		}
+		r := run(policy(append([]string{"require infrastructure-rate 20"}, log.PolicyLines(2))...), k.make(t))
+		if registered {
+			expect(t, r, 0)
+		} else {
+			expect(t, r, 3, audit.AssuranceLower)
+		}
+	}
+}
