@@ -56,7 +56,7 @@ var mayImport = map[string][]string{
 	"tlog/proof":        {"internal/merkle", "receipt"},
 	"internal/runlog":   {"internal/dcbor", "internal/durable", "internal/regular", "journal", "receipt", "tlog/entry", "tlog/proof", "tlog/registry"},
 	"tlog/entry":        {"attest", "internal/dcbor", "journal", "receipt", "submission"},
-	"tlog/registry":     {"internal/dcbor", "internal/regular", "receipt", "tlog", "tlog/entry", "tlog/proof", "tlog/witness"},
+	"tlog/registry":     {"internal/dcbor", "internal/regular", "receipt", "tlog", "tlog/entry", "tlog/proof", "tlog/trillian", "tlog/witness"},
 	"tlog/monitor":      {"internal/regular", "receipt", "tlog", "tlog/entry", "tlog/proof", "tlog/registry"},
 	"scanner":           {"journal", "contraband", "internal/canon", "internal/views", "internal/manifest", "attest", "internal/bucket", "internal/dcbor", "internal/objects", "internal/regular", "internal/vault", "scope"},
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/tlog"
 	"github.com/cleanrun-dev/cleanrun/tlog/entry"
 	"github.com/cleanrun-dev/cleanrun/tlog/proof"
+	"github.com/cleanrun-dev/cleanrun/tlog/trillian"
 	"github.com/cleanrun-dev/cleanrun/tlog/witness"
 )
 
@@ -22,19 +23,27 @@ type DirOptions struct {
 	Also []*proof.Cosigner
 }
 
-// OpenDir opens the log in a folder with its key, and makes a Service of it. One
+// OpenDir opens the log of a folder with its key, and makes a Service of it: one that
+// lies there, or one on Trillian (tlog/trillian) whose state lies there. One
 // process has a folder open at a time: tlog.ErrInUse.
 func OpenDir(ctx context.Context, dir string, key receipt.Signer, o DirOptions) (*Service, error) {
-	l, err := tlog.Open(ctx, dir, key, o.Also...)
+	l, err := openLog(ctx, dir, key, o.Also)
 	if err != nil {
 		return nil, err
 	}
-	return OpenCosigned(ctx, l, key, o)
+	return openCosigned(ctx, l, key, o)
 }
 
-// OpenCosigned makes a Service of any log whose checkpoints witnesses cosign. The log
-// is the Service's to close, also if this fails.
-func OpenCosigned(ctx context.Context, l tlog.Log, key receipt.Signer, o DirOptions) (*Service, error) {
+// openLog opens a log that lies in a folder, or on Trillian.
+func openLog(ctx context.Context, dir string, key receipt.Signer, also []*proof.Cosigner) (tlog.Log, error) {
+	if trillian.Is(dir) {
+		return trillian.Open(ctx, dir, key, also...)
+	}
+	return tlog.Open(ctx, dir, key, also...)
+}
+
+// openCosigned closes the log if it fails.
+func openCosigned(ctx context.Context, l tlog.Log, key receipt.Signer, o DirOptions) (*Service, error) {
 	if o.Witnesses != nil {
 		c, err := witness.NewClient(o.Witnesses, key.Public(), nil)
 		if err != nil {
