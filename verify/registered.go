@@ -331,7 +331,7 @@ func (v *verifier) checkLogInterval() (string, error) {
 // assurance says how much of the order of things rests on others than the runner.
 func (v *verifier) assurance() *Assurance {
 	l := v.log
-	low := func(format string, args ...any) *Assurance { return &Assurance{L0, fmt.Sprintf(format, args...), v.killed} }
+	low := func(format string, args ...any) *Assurance { return &Assurance{L0, fmt.Sprintf(format, args...)} }
 	switch {
 	case v.killed:
 		return low("registered in a log and killed: its end is in none")
@@ -351,5 +351,5 @@ func (v *verifier) assurance() *Assurance {
 	if w := l.claims.waited; w != nil {
 		detail += fmt.Sprintf(", at most %d s of rows between checkpoints", (*w+time.Second-1)/time.Second)
 	}
-	return &Assurance{L1, detail, false}
+	return &Assurance{L1, detail}
 }

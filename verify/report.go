@@ -128,9 +128,6 @@ const (
 type Assurance struct {
 	Level  string `json:"level"`
 	Detail string `json:"detail"`
-	// Killed says that the run was registered and killed, so that it has no end that
-	// could be logged. That the registration is in the log, such a bundle cannot show.
-	Killed bool `json:"killed,omitempty"`
 }
 
 // A Logged is where and when a run was logged, as far as the log checks got.
