@@ -108,15 +108,16 @@ func (c *Client) Close() {
 type Prove func(ctx context.Context, older, newer uint64) ([][32]byte, error)
 
 // Cosign returns a checkpoint of the log with cosignatures added, as soon as they
-// meet the policy's quorum; a witness that is slower is still told of it. Only
-// lines that verify are added. Error: a *QuorumError.
+// meet the policy's quorum; a witness that is slower is still told of it. A quorum
+// that is met already asks nobody. Only lines that verify are added. Error: a
+// *QuorumError.
 func (c *Client) Cosign(ctx context.Context, note []byte, prove Prove) ([]byte, proof.Quorum, error) {
 	v, err := verify(note, c.log)
 	if err != nil {
 		return nil, proof.Quorum{}, err
 	}
-	if c.policy.Quorum == proof.QuorumNone {
-		q, err := c.policy.Check(v)
+	q, err := c.policy.Check(v)
+	if err != nil || q.Met {
 		return v.Note(), q, err
 	}
 	type answer struct {
@@ -125,7 +126,12 @@ func (c *Client) Cosign(ctx context.Context, note []byte, prove Prove) ([]byte, 
 		err  error
 	}
 	answers := make(chan answer, len(c.peers))
+	asked := 0
 	for _, w := range c.peers {
+		if _, ok, err := w.Key.Verify(v); ok && err == nil {
+			continue
+		}
+		asked++
 		c.asking.Go(func() {
 			within, done := context.WithTimeoutCause(c.ctx, askWithin, fmt.Errorf("no answer within %v", askWithin))
 			defer done()
@@ -137,8 +143,7 @@ func (c *Client) Cosign(ctx context.Context, note []byte, prove Prove) ([]byte, 
 		})
 	}
 	failed := map[*peer]error{}
-	q, err := c.policy.Check(v)
-	for left := len(c.peers); err == nil && !q.Met; left-- {
+	for left := asked; err == nil && !q.Met; left-- {
 		if left == 0 {
 			return nil, q, c.short(q, failed)
 		}
