@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/transparency-dev/tessera"
+	"github.com/transparency-dev/tessera/api/layout"
 	"github.com/transparency-dev/tessera/client"
 	"github.com/transparency-dev/tessera/storage/posix"
 	"golang.org/x/mod/sumdb/note"
@@ -286,6 +287,20 @@ func (l *Embedded) published(ctx context.Context, size uint64) error {
 	return nil
 }
 
+// tile reads a tile as it was in a tree of any size that is published or smaller:
+// one that was never published has no file, but the newest tree's tile begins
+// with it.
+func (l *Embedded) tile(ctx context.Context, level, index uint64, partial uint8) ([]byte, error) {
+	b, err := l.files.ReadTile(ctx, level, index, partial)
+	if v := l.newest.Load(); partial > 0 && v != nil && errors.Is(err, fs.ErrNotExist) {
+		b, err = l.files.ReadTile(ctx, level, index, layout.PartialTileSize(level, index, v.Checkpoint().Size))
+	}
+	if want := int(partial) * 32; err == nil && partial > 0 && len(b) > want {
+		b = b[:want]
+	}
+	return b, err
+}
+
 // Inclusion implements Log.
 func (l *Embedded) Inclusion(ctx context.Context, index, size uint64) ([][32]byte, error) {
 	if err := l.published(ctx, size); err != nil {
@@ -294,7 +309,7 @@ func (l *Embedded) Inclusion(ctx context.Context, index, size uint64) ([][32]byt
 	if err := checkIndex(index, size); err != nil {
 		return nil, err
 	}
-	b, err := client.NewProofBuilder(ctx, size, l.files.ReadTile)
+	b, err := client.NewProofBuilder(ctx, size, l.tile)
 	if err != nil {
 		return nil, err
 	}
@@ -316,7 +331,7 @@ func (l *Embedded) Consistency(ctx context.Context, older, newer uint64) ([][32]
 	if older == 0 || older == newer {
 		return nil, nil
 	}
-	b, err := client.NewProofBuilder(ctx, newer, l.files.ReadTile)
+	b, err := client.NewProofBuilder(ctx, newer, l.tile)
 	if err != nil {
 		return nil, err
 	}
