@@ -147,7 +147,7 @@ func loadCosigner(path string) (*proof.Cosigner, error) {
 		return nil, fmt.Errorf("%s: %w", keys.PublicPath(path), err)
 	}
 	c, err := proof.NewMLDSA44Cosigner(k.Name(), seed)
-	if err == nil && c.Key() != k {
+	if err == nil && c.Key().String() != line {
 		err = fmt.Errorf("key %s: got a private key of another public key than that in %s: the two files are not a pair", path, keys.PublicPath(path))
 	}
 	return c, err

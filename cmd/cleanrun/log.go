@@ -287,7 +287,7 @@ nothing of owners and runners.`,
 		if p.Log == nil {
 			return cli.Failf(cli.ExitUsage, "cleanrun log init prints the line of a log", "%s: got no log line, want at least one", logPolicyFile)
 		}
-		fmt.Fprint(e.Stdout, p.Log.String())
+		fmt.Fprintln(e.Stdout, p.Log.String())
 		return nil
 	},
 }

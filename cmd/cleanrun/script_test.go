@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cleanrun-dev/cleanrun/sandbox"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -60,6 +61,7 @@ func TestScript(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits,
+			"await": await,
 		},
 	})
 }
@@ -100,6 +102,22 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if got := cmd.ProcessState.ExitCode(); !equal(got, args[0]) {
 		text, _ := os.ReadFile(ts.MkAbs("err"))
 		ts.Fatalf("got exit code %d, want %s\n%s", got, args[0], text)
+	}
+}
+
+// await FILE... waits until files exist, as those of a server that starts.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	end := time.Now().Add(time.Minute)
+	for _, name := range args {
+		for {
+			if _, err := os.Stat(ts.MkAbs(name)); err == nil {
+				break
+			}
+			if neg || time.Now().After(end) {
+				ts.Fatalf("%s: not there", name)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
 	}
 }
 
