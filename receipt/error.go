@@ -27,9 +27,9 @@ const (
 	StageSignatures  Stage = "signatures"   // a DSSE envelope without exactly one signature
 	StageTar         Stage = "tar"          // a byte of the tar frame differs from the only frame of these members
 	StageMember      Stage = "member"       // a member is unknown, repeated, misordered, missing, empty or too long
-	StageVDS         Stage = "vds"          // a COSE receipt of another verifiable data structure than RFC 9162 with SHA-256
+	StageVDS         Stage = "vds"          // a COSE receipt of another verifiable data structure than its profile reads
 	StageProof       Stage = "proof"        // not exactly one Merkle proof, or one that no tree can have
-	StageSubject     Stage = "subject"      // a COSE receipt whose sub is not that of the entry
+	StageSubject     Stage = "subject"      // a COSE receipt whose sub, or data hash in profile ccf, is not that of the entry
 	StageSecond      Stage = "second"       // the second signature does not sign what the first one signs, or is by the same key
 )
 

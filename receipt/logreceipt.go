@@ -18,9 +18,9 @@ const MaxLogReceipt = 4 << 10
 
 const logReceiptObject = "COSE receipt"
 
-// vdsRFC9162 is RFC9162_SHA256, the one verifiable data structure that we read
-// (RFC 9942, section 5.2): label 395. The labels below say what a proof in it
-// proves.
+// vdsRFC9162 is RFC9162_SHA256, the verifiable data structure of all logs but those
+// of profile ccf (RFC 9942, section 5.2): label 395. The labels below say what a
+// proof in it proves.
 const (
 	vdsRFC9162       int64 = 1
 	labelInclusion   int64 = -1
@@ -154,14 +154,16 @@ type UnverifiedLogReceipt struct {
 }
 
 // LogReceiptClaims is what a COSE receipt says of itself. Anybody can have written
-// it. Exactly one of the two proofs is set.
+// it. Exactly one of the three proofs is set: CCF in profile ccf, one of the others
+// elsewhere.
 type LogReceiptClaims struct {
 	Alg         Alg
-	Kid         [32]byte // thumbprint of the log's key; zero if a profile but cleanrun found another kid
+	Kid         [32]byte // thumbprint of the log's key, in profile ccf SHA-256 of its DER; zero if a profile but these found another kid
 	Issuer      string   // name of the log; may be "" in profile digest-leaf
 	Subject     string   // sub of the entry, or the log's name; may be "" in profile digest-leaf
 	Inclusion   *Inclusion
 	Consistency *Consistency
+	CCF         *CCFInclusion
 }
 
 // LogReceipt is a COSE receipt whose proof holds and whose root a log signed.
@@ -198,7 +200,8 @@ func (r *UnverifiedLogReceipt) Unauthenticated() LogReceiptClaims { return r.cla
 // must have signed. It needs no key. Any entry leads to some root; only a
 // comparison with a root that is known otherwise, or VerifyInclusion, tells
 // whether the entry is the right one. In profile cleanrun the entry must be a
-// statement of ours with the sub of the receipt.
+// statement of ours with the sub of the receipt, in profile ccf its SHA-256 must
+// stand in the leaf.
 func (r *UnverifiedLogReceipt) InclusionRoot(entry []byte) ([32]byte, error) {
 	root, err := r.inclusionRoot(entry)
 	if err != nil {
@@ -208,12 +211,18 @@ func (r *UnverifiedLogReceipt) InclusionRoot(entry []byte) ([32]byte, error) {
 }
 
 func (r *UnverifiedLogReceipt) inclusionRoot(entry []byte) (root [32]byte, _ error) {
-	in := r.claims.Inclusion
-	if in == nil {
+	in, ccf := r.claims.Inclusion, r.claims.CCF
+	if in == nil && ccf == nil {
 		return root, refuse(StageProof, "a consistency proof", "an inclusion proof", "").in(logReceiptObject)
 	}
 	if len(entry) == 0 || len(entry) > MaxEntry {
 		return root, refuse(StageSize, fmt.Sprintf("%d bytes", len(entry)), fmt.Sprintf("1 to %d", MaxEntry), "").in("entry")
+	}
+	if ccf != nil {
+		if sum := sha256.Sum256(entry); sum != ccf.Data {
+			return root, refuse(StageSubject, fmt.Sprintf("a leaf with data hash %x", ccf.Data), fmt.Sprintf("%x, of the statement", sum), "the receipt is for another statement, or for this one in other bytes").in(logReceiptObject)
+		}
+		return ccf.root(), nil
 	}
 	if r.profile == ProfileCleanrun {
 		sub, err := entrySubject(entry)

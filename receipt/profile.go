@@ -26,6 +26,10 @@ const (
 	// no kid and no claims are asked for, and the leaf is the SHA-256 of the
 	// statement as it was registered. The receipt does not name its log.
 	ProfileDigestLeaf
+	// ProfileCCF reads receipts of CCF ledgers, another tree under another
+	// algorithm: kid and claims are required, other protected labels are allowed,
+	// ES384 only. See VerifyCCF; no PublicKey verifies them.
+	ProfileCCF
 )
 
 func (p Profile) String() string {
@@ -36,6 +40,8 @@ func (p Profile) String() string {
 		return "rfc9943"
 	case ProfileDigestLeaf:
 		return "digest-leaf"
+	case ProfileCCF:
+		return "ccf"
 	}
 	return fmt.Sprintf("profile %d", uint8(p))
 }
@@ -102,7 +108,7 @@ func parseLogReceipt(p Profile, data []byte) (*UnverifiedLogReceipt, *Error) {
 	switch p {
 	case ProfileCleanrun:
 		most = MaxLogReceipt
-	case ProfileRFC9943, ProfileDigestLeaf:
+	case ProfileRFC9943, ProfileDigestLeaf, ProfileCCF:
 	default:
 		return nil, refuse(StageType, p.String(), "a known profile", "")
 	}
@@ -128,13 +134,28 @@ func parseLogReceipt(p Profile, data []byte) (*UnverifiedLogReceipt, *Error) {
 	if !bytes.Equal(frame.Payload, []byte{0xf6}) {
 		return nil, refuse(StagePayload, fmt.Sprintf("an attached payload %x", clip(frame.Payload)), "null: the root is detached", "a root that stands in the receipt would not have to be computed")
 	}
-	if len(frame.Signature) != SignatureSize {
-		return nil, refuse(StageSignature, fmt.Sprintf("%d bytes", len(frame.Signature)), "64 bytes", "")
+	if want := p.signatureSize(); len(frame.Signature) != want {
+		return nil, refuse(StageSignature, fmt.Sprintf("%d bytes", len(frame.Signature)), fmt.Sprintf("%d bytes", want), "")
 	}
 	if err := r.msg.UnmarshalCBOR(data); err != nil {
 		return nil, refuse(StageCBOR, err.Error(), "a COSE_Sign1", "")
 	}
 	return r, nil
+}
+
+func (p Profile) signatureSize() int {
+	if p == ProfileCCF {
+		return signatureP384
+	}
+	return SignatureSize
+}
+
+// algs are the algorithms that receipts of other services may name.
+func (p Profile) algs() []Alg {
+	if p == ProfileCCF {
+		return []Alg{algES384}
+	}
+	return []Alg{Ed25519, ESP256, algEdDSA, algES256}
 }
 
 // parseProtected reads the header that says who signed, and of which structure.
@@ -179,8 +200,8 @@ func (c *LogReceiptClaims) parseForeign(p Profile, data []byte) *Error {
 	if err := p.field(header[labelAlg], &alg, StageAlg, "an integer"); err != nil {
 		return err
 	}
-	if c.Alg = Alg(alg); !slices.Contains([]Alg{Ed25519, ESP256, algEdDSA, algES256}, c.Alg) {
-		return refuse(StageAlg, c.Alg.String(), "algorithm -19, -9, -8 or -7", "")
+	if c.Alg = Alg(alg); !slices.Contains(p.algs(), c.Alg) {
+		return refuse(StageAlg, c.Alg.String(), fmt.Sprintf("one of %v", p.algs()), "")
 	}
 	if p == ProfileDigestLeaf {
 		return nil
@@ -189,7 +210,11 @@ func (c *LogReceiptClaims) parseForeign(p Profile, data []byte) *Error {
 	if err := p.field(header[labelKid], &kid, StageKid, "a byte string"); err != nil {
 		return err
 	}
-	if len(kid) == len(c.Kid) {
+	if p == ProfileCCF {
+		if c.Kid, err = parseCCFKid(kid); err != nil {
+			return err
+		}
+	} else if len(kid) == len(c.Kid) {
 		c.Kid = [32]byte(kid)
 	}
 	const wantClaims = "claims with iss and sub, both text (RFC 9943, section 7)"
@@ -240,13 +265,16 @@ func (p Profile) field(raw []byte, v any, stage Stage, want string) *Error {
 // checkVDS reads the protected header alone: nothing unprotected can choose how a
 // proof is read.
 func (p Profile) checkVDS(raw cbor.RawMessage) *Error {
-	const want = "1, RFC9162_SHA256"
+	only, want, hint := vdsRFC9162, "1, RFC9162_SHA256", "the receipt is of a log of another kind, which this profile does not read"
+	if p == ProfileCCF {
+		only, want = vdsCCF, "2, CCF_LEDGER_SHA256"
+	}
 	var vds int64
 	if err := p.field(raw, &vds, StageVDS, want); err != nil {
 		return err
 	}
-	if vds != vdsRFC9162 {
-		return refuse(StageVDS, fmt.Sprintf("verifiable data structure %d", vds), want, "the receipt is of a log of another kind, which this version cannot check")
+	if vds != only {
+		return refuse(StageVDS, fmt.Sprintf("verifiable data structure %d", vds), want, hint)
 	}
 	return nil
 }
@@ -270,6 +298,14 @@ func (c *LogReceiptClaims) parseProofs(p Profile, data []byte) *Error {
 	con, ok2 := proofs[labelConsistency]
 	if len(proofs) != 1 || ok1 == ok2 || len(in)+len(con) != 1 {
 		return refuse(StageProof, fmt.Sprintf("proofs of the sorts %v, %d in all", slices.Sorted(maps.Keys(proofs)), len(in)+len(con)), want, "")
+	}
+	if p == ProfileCCF {
+		if !ok1 {
+			return refuse(StageProof, "a consistency proof", "an inclusion proof", "this version reads no other proof of a CCF ledger")
+		}
+		var err *Error
+		c.CCF, err = parseCCFInclusion(in[0])
+		return err
 	}
 	if ok1 {
 		var f inclusionFrame
@@ -303,6 +339,8 @@ func (r *UnverifiedLogReceipt) matchLog(log PublicKey) *Error {
 		if err := matchKey(r.claims.Alg, r.claims.Kid, log); err != nil {
 			return err
 		}
+	} else if r.profile == ProfileCCF {
+		return refuse(StageAlg, "a receipt of a CCF ledger, ES384", log.Alg().String()+", the algorithm of the pinned key", "a ledger has a key type of its own: check it with VerifyCCF")
 	} else if a := r.claims.Alg; !(log.Alg() == Ed25519 && (a == Ed25519 || a == algEdDSA) || log.Alg() == ESP256 && (a == ESP256 || a == algES256)) {
 		return refuse(StageAlg, a.String(), log.Alg().String()+", the algorithm of the pinned key", "")
 	}

@@ -47,7 +47,7 @@ func TestProfileRFC9943(t *testing.T) {
 	if _, err := receipt.ParseLogReceiptAs(0, nil); stage(err) != "type" {
 		t.Errorf("no profile: got %v", err)
 	}
-	for _, p := range []receipt.Profile{receipt.ProfileCleanrun, receipt.ProfileRFC9943, receipt.ProfileDigestLeaf, 9} {
+	for _, p := range []receipt.Profile{receipt.ProfileCleanrun, receipt.ProfileRFC9943, receipt.ProfileDigestLeaf, receipt.ProfileCCF, 9} {
 		if p.String() == "" {
 			t.Errorf("profile %d has no name", uint8(p))
 		}
@@ -64,7 +64,7 @@ func fuzzSeeds(f *testing.F) {
 func FuzzParseLogReceipt(f *testing.F) {
 	fuzzSeeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for _, p := range []receipt.Profile{receipt.ProfileRFC9943, receipt.ProfileDigestLeaf} {
+		for _, p := range []receipt.Profile{receipt.ProfileRFC9943, receipt.ProfileDigestLeaf, receipt.ProfileCCF} {
 			if r, err := receipt.ParseLogReceiptAs(p, data); (r == nil) == (err == nil) {
 				t.Errorf("%v: got %v and %v", p, r, err)
 			}
