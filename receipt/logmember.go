@@ -36,6 +36,9 @@ type LogMember struct {
 	Closing     []byte     // signed note: the first checkpoint asked for after FINAL had been logged
 	ToClosing   []byte     // COSE receipt: consistency of the start row's checkpoint with Closing
 	ToNewest    []byte     // COSE receipt: consistency of Closing with the checkpoint in log.tlog-proof
+	// Heads prove that the journal at each CHECKPOINT is how the whole one begins
+	// (RFC 9162, section 2.1.4.1): one path for each, in a bundle without its rows.
+	Heads [][][32]byte
 }
 
 type logEntryFrame struct {
@@ -55,6 +58,7 @@ type logFrame struct {
 	Closing     []byte          `cbor:"7,keyasint"`
 	ToClosing   []byte          `cbor:"8,keyasint"`
 	ToNewest    []byte          `cbor:"9,keyasint"`
+	Heads       [][][]byte      `cbor:"10,keyasint"` // of 32 bytes each
 }
 
 func (e LogEntry) frame() logEntryFrame {
@@ -80,6 +84,9 @@ func FormatLog(m *LogMember) ([]byte, error) {
 		Version: LogVersion, Receipt: m.Receipt,
 		Seal: m.Seal.frame(), Register: m.Register.frame(), Final: m.Final.frame(),
 		Closing: m.Closing, ToClosing: m.ToClosing, ToNewest: m.ToNewest,
+	}
+	for _, path := range m.Heads {
+		f.Heads = append(f.Heads, hashes(path))
 	}
 	for _, c := range m.Checkpoints {
 		f.Checkpoints = append(f.Checkpoints, c.frame())
@@ -145,6 +152,16 @@ func (f *logFrame) member() (*LogMember, error) {
 	}
 	if err := checkProof(m.ToNewest, false); err != nil {
 		return nil, err
+	}
+	if n := len(f.Heads); n != 0 && n != len(m.Checkpoints) {
+		return nil, refuse(StageProof, fmt.Sprintf("proofs of %d heads of the journal", n), fmt.Sprintf("none, or %d, one for each CHECKPOINT", len(m.Checkpoints)), "").in(string(MemberLog))
+	}
+	for _, path := range f.Heads {
+		h, err := hashes32(path)
+		if err != nil {
+			return nil, err.in(string(MemberLog))
+		}
+		m.Heads = append(m.Heads, h)
 	}
 	return m, nil
 }

@@ -36,14 +36,15 @@ func newMember(t testing.TB) *receipt.LogMember {
 		Receipt: must(receipt.SignInclusion(log, "run", inclusion(tree, 5), tree.root()))(t),
 		Seal:    at(0), Register: at(1), Checkpoints: []receipt.LogEntry{at(2), at(3)}, Final: at(4),
 		Closing: []byte("a signed note"), ToClosing: consistency(2, 5), ToNewest: consistency(5, 7),
+		Heads: [][][32]byte{{{1}, {2}}, nil},
 	}
 }
 
 func TestLogMemberRoundTrip(t *testing.T) {
 	for _, n := range []int{0, 1, 2} {
 		m := newMember(t)
-		if m.Checkpoints = m.Checkpoints[:n]; n == 0 {
-			m.Checkpoints = nil
+		if m.Checkpoints, m.Heads = m.Checkpoints[:n], m.Heads[:n]; n == 0 {
+			m.Checkpoints, m.Heads = nil, nil
 		}
 		data := must(receipt.FormatLog(m))(t)
 		got := must(receipt.ParseLog(data))(t)
@@ -77,6 +78,9 @@ func TestLogMemberRefuses(t *testing.T) {
 		"CHECKPOINTs swapped":          {func(m *receipt.LogMember) { m.Checkpoints[0], m.Checkpoints[1] = m.Checkpoints[1], m.Checkpoints[0] }, "proof"},
 		"CHECKPOINT again":             {func(m *receipt.LogMember) { m.Checkpoints[1] = m.Checkpoints[0] }, "proof"},
 		"path of 65":                   {func(m *receipt.LogMember) { m.Final.Path = make([][32]byte, 65) }, "proof"},
+		"a head less":                  {func(m *receipt.LogMember) { m.Heads = m.Heads[1:] }, "proof"},
+		"a head more":                  {func(m *receipt.LogMember) { m.Heads = append(m.Heads, nil) }, "proof"},
+		"head with a path of 65":       {func(m *receipt.LogMember) { m.Heads[1] = make([][32]byte, 65) }, "proof"},
 		"no closing":                   {func(m *receipt.LogMember) { m.Closing = nil }, "size"},
 		"closing too long":             {func(m *receipt.LogMember) { m.Closing = make([]byte, receipt.MaxNote+1) }, "size"},
 		"member too long":              {func(m *receipt.LogMember) { m.Closing = make([]byte, receipt.MaxLogMember) }, "size"},
@@ -120,8 +124,10 @@ func TestLogMemberShapes(t *testing.T) {
 	}{
 		"positive control":     {with(1, receipt.LogVersion), "ok"},
 		"other version":        {with(1, "cleanrun/log/v2"), "type"},
-		"unknown key":          {with(10, 0), "cbor"},
+		"unknown key":          {with(11, 0), "cbor"},
 		"no key 5":             {with(5, nil), "canonical"},
+		"heads null":           {with(10, cbor.RawMessage{0xf6}), "canonical"},
+		"no key 10":            {with(10, nil), "canonical"},
 		"checkpoints null":     {with(5, cbor.RawMessage{0xf6}), "canonical"},
 		"hash of 31 bytes":     {with(6, []any{final[0], final[1], short}), "proof"},
 		"entry of two":         {with(6, []any{final[0], final[1]}), "cbor"},
@@ -142,7 +148,7 @@ func TestLogMemberAtCap(t *testing.T) {
 	m := newMember(t)
 	m.Closing = bytes.Repeat([]byte("c"), receipt.MaxNote)
 	proto := m.Checkpoints[0]
-	m.Checkpoints = nil
+	m.Checkpoints, m.Heads = nil, nil
 	for i := range 10000 { // as many as a run of 10 million rows has
 		proto.Index = uint64(i)
 		m.Checkpoints = append(m.Checkpoints, proto)

@@ -82,8 +82,11 @@ func (v *verifier) checkLogMembers() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	v.log = l
 	m := l.member
+	if b.Evidence != nil && len(m.Heads) > 0 {
+		return "", fmt.Errorf("%s: got proofs of %d heads of the journal, want none beside the evidence: its rows give them", receipt.MemberLog, len(m.Heads))
+	}
+	v.log = l
 	v.report.Logged = &Logged{
 		Origin: l.notes[newest].Origin, Size: l.notes[newest].Size, Index: l.attest.Index, Seal: m.Seal.Index,
 		Register: m.Register.Index, Final: m.Final.Index, Checkpoints: len(m.Checkpoints),

@@ -288,12 +288,28 @@ func TestRT81_RegisteredAsAnotherRun(t *testing.T) {
 // The log checks hold for a compact bundle as far as its proof says what they ask.
 func TestCompactLogged(t *testing.T) {
 	small := func(heads ...uint64) func(*kit) {
-		return func(k *kit) { k.bundle, k.logging.Heads = compacted(t, nil), heads }
+		return func(k *kit) { k.bundle, k.logging.Heads, k.logging.Compact = compacted(t, nil), heads, true }
+	}
+	member := func(change func(*receipt.LogMember), heads ...uint64) func(*kit) {
+		return func(k *kit) {
+			small(heads...)(k)
+			k.logging.Member = func(m *receipt.LogMember, _ *proof.LogProof) { change(m) }
+		}
 	}
 	tryAll(t,
 		logCase{name: "no CHECKPOINT", kit: small(), level: verify.L1},
 		logCase{name: "a CHECKPOINT of all rows", kit: small(12), level: verify.L1},
-		logCase{name: "a CHECKPOINT before", kit: small(4), exit: unsure, check: verify.CheckLogEntries, says: "a compact proof does not hold the rows before it"},
+		logCase{name: "CHECKPOINTs before", kit: small(1, 4, 8, 11, 12), level: verify.L1},
+		logCase{name: "without a proof of its head", kit: member(func(m *receipt.LogMember) { m.Heads = nil }, 4), exit: unsure, check: verify.CheckLogEntries, says: "neither the rows before it are there nor a proof"},
+		logCase{name: "control: all rows, without a proof", kit: member(func(m *receipt.LogMember) { m.Heads = nil }, 12), level: verify.L1},
+		logCase{name: "a proof of another head", kit: member(func(m *receipt.LogMember) { m.Heads[0], m.Heads[1] = m.Heads[1], m.Heads[0] }, 4, 7), exit: invalid, check: verify.CheckLogEntries, says: "CHECKPOINT 1: rows were changed"},
+		logCase{name: "a flipped bit in a proof", kit: member(func(m *receipt.LogMember) { m.Heads[1][0][9] ^= 4 }, 4, 7), exit: invalid, check: verify.CheckLogEntries, says: "CHECKPOINT 2: rows were changed"},
+		logCase{name: "a path where none is needed", kit: member(func(m *receipt.LogMember) { m.Heads[0] = [][32]byte{{}} }, 12), exit: invalid, check: verify.CheckLogEntries, says: "want none"},
+		logCase{name: "proofs beside the evidence", kit: func(k *kit) { k.logging.Compact = true }, exit: invalid, check: verify.CheckLogMembers, says: "want none beside the evidence"},
+		logCase{name: "RT3 a CHECKPOINT of other rows before", kit: func(k *kit) {
+			small(4)(k)
+			k.logging.Checkpoint = func(h *journal.Head) { h.Root[0] ^= 1 }
+		}, exit: invalid, check: verify.CheckLogEntries, says: "rows were changed"},
 		logCase{name: "an interval is required", kit: small(), policy: func(t testing.TB, k *kit) *verify.Policy {
 			return k.logPolicy(t, "require checkpoint-interval 60")
 		}, exit: unsure, check: verify.CheckLogInterval, says: "are not there"},

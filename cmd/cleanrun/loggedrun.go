@@ -173,6 +173,7 @@ func logReceipt(l *runnersLog, signer receipt.Signer, dir string, b *receipt.Bun
 	case err != nil:
 		return logError(cli.ExitUsage, fmt.Sprintf("%s, log %s", dir, l.where), err)
 	}
+	c.Compact = b.Evidence == nil
 	b.LogProof, b.Log, err = c.Members(ctx, b.Receipt)
 	return logError(cli.ExitUsage, fmt.Sprintf("%s, log %s", dir, l.where), err)
 }

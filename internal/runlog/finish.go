@@ -202,9 +202,13 @@ func (c *Config) members(ctx context.Context, cose []byte) (logProof, member []b
 		return nil, nil, fmt.Errorf("ATTEST: %w", err)
 	}
 	last := len(entries) - 1
+	heads, err := c.heads(entries[2 : last-1])
+	if err != nil {
+		return nil, nil, err
+	}
 	member, err = receipt.FormatLog(&receipt.LogMember{
 		Receipt: p.Receipt, Seal: entries[0], Register: entries[1], Checkpoints: entries[2 : last-1], Final: entries[last-1],
-		Closing: *s.Closing, ToClosing: *s.ToClosing, ToNewest: p.Consistency[0],
+		Closing: *s.Closing, ToClosing: *s.ToClosing, ToNewest: p.Consistency[0], Heads: heads,
 	})
 	if err != nil {
 		return nil, nil, err

@@ -8,6 +8,8 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/journal"
+	"github.com/cleanrun-dev/cleanrun/receipt"
+	"github.com/cleanrun-dev/cleanrun/tlog/entry"
 )
 
 // Errors of a run that cannot be logged any further.
@@ -44,4 +46,41 @@ func readJournal(dir string) (start *journal.Start, final *journal.Final, head j
 		return nil, nil, head, fmt.Errorf("%s: no rows: nothing ran", name)
 	}
 	return s.Start, s.Final, s.Head, nil
+}
+
+// heads proves of each CHECKPOINT that the journal in the run folder begins as it
+// says, for a compact bundle; nil for another.
+func (c *Config) heads(checkpoints []receipt.LogEntry) (paths [][][32]byte, err error) {
+	if !c.Compact || len(checkpoints) == 0 {
+		return nil, nil
+	}
+	name := filepath.Join(c.Dir, journal.RowsFile)
+	f, err := regular.At(name, os.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var rows journal.Tree
+	for line, err := range journal.Rows(f) {
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		rows.Append(line.Raw)
+	}
+	for i := range checkpoints {
+		u, err := entry.Parse(checkpoints[i].Statement)
+		if err != nil {
+			return nil, err
+		}
+		e, err := u.Verify(c.Signer.Public())
+		if err != nil {
+			return nil, err
+		}
+		path, err := rows.Consistency(e.Checkpoint().Size, rows.Size())
+		if err != nil {
+			return nil, fmt.Errorf("%s: CHECKPOINT %d: %w", name, i+1, err)
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
 }

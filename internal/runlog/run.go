@@ -30,6 +30,9 @@ type Config struct {
 	// Before is the REGISTER of a run that was registered and never started. It is used
 	// again if it says of this run what a new one would.
 	Before []byte
+	// Compact is for a bundle that holds no rows: Members then proves that the journal
+	// at each CHECKPOINT is how the whole one begins.
+	Compact bool
 }
 
 // NoSealError says that a sealed set is in no SEAL of the log that counts for it.
