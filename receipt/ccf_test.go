@@ -51,6 +51,7 @@ type step struct {
 // ccfParts is a receipt of a CCF ledger, of which a test changes one thing. root
 // is what the ledger signs, and stays that of the good one.
 type ccfParts struct {
+	t                   testing.TB
 	priv                *ecdsa.PrivateKey
 	header              map[any]any
 	leaf                []any
@@ -69,6 +70,7 @@ func goodCCF(t testing.TB, statement []byte) *ccfParts {
 	priv := ledgerKey(t, "a ledger")
 	kid := sha256.Sum256(spki(t, priv))
 	return &ccfParts{
+		t:    t,
 		priv: priv,
 		header: map[any]any{
 			1: -35, 4: []byte(hex.EncodeToString(kid[:])), 15: map[int]any{1: ledgerName, 2: "scitt.ccf.signature.v1", 6: 1780000000},
@@ -80,10 +82,9 @@ func goodCCF(t testing.TB, statement []byte) *ccfParts {
 	}
 }
 
-func (p *ccfParts) bytes(t testing.TB) []byte {
-	t.Helper()
+func (p *ccfParts) bytes() []byte {
 	if p.proof == nil {
-		p.proof = cborOf(t, map[int]any{1: p.leaf, 2: p.path})
+		p.proof = p.of(map[int]any{1: p.leaf, 2: p.path})
 	}
 	if p.proofs == nil {
 		p.proofs = map[int]any{-1: [][]byte{p.proof}}
@@ -91,15 +92,15 @@ func (p *ccfParts) bytes(t testing.TB) []byte {
 	if p.unprotected == nil {
 		p.unprotected = map[int]any{396: p.proofs}
 	}
-	protected := cborOf(t, p.header)
-	tbs := sha512.Sum384(cborOf(t, []any{"Signature1", protected, append([]byte{}, p.external...), p.root}))
+	protected := p.of(p.header)
+	tbs := sha512.Sum384(p.of([]any{"Signature1", protected, append([]byte{}, p.external...), p.root}))
 	var rs struct{ R, S *big.Int }
-	_ = must(asn1.Unmarshal(must(p.priv.Sign(nil, tbs[:], crypto.SHA384))(t), &rs))(t)
+	_ = must(asn1.Unmarshal(must(p.priv.Sign(nil, tbs[:], crypto.SHA384))(p.t), &rs))(p.t)
 	sig := append(rs.R.FillBytes(make([]byte, 48)), rs.S.FillBytes(make([]byte, 48))...)
 	if p.sig != nil {
 		sig = p.sig(sig)
 	}
-	return cborOf(t, cbor.Tag{Number: 18, Content: []any{protected, p.unprotected, p.payload, sig}})
+	return p.of(cbor.Tag{Number: 18, Content: []any{protected, p.unprotected, p.payload, sig}})
 }
 
 // A ledgerLeaf is a transaction of a CCF ledger.
@@ -174,7 +175,7 @@ func TestCCFPaths(t *testing.T) {
 		for i, l := range leaves {
 			p := goodCCF(t, statement)
 			p.leaf, p.path, p.root = l.parts(), ledgerPath(leaves, i), root[:]
-			r := must(receipt.ParseLogReceiptAs(receipt.ProfileCCF, p.bytes(t)))(t)
+			r := must(receipt.ParseLogReceiptAs(receipt.ProfileCCF, p.bytes()))(t)
 			entry := fmt.Appendf(nil, "other %d", i)
 			if i == 1 {
 				entry = statement
@@ -189,13 +190,13 @@ func TestCCFPaths(t *testing.T) {
 func TestCCFReceipt(t *testing.T) {
 	statement := []byte("a statement, in whatever bytes it was registered")
 	p := goodCCF(t, statement)
-	got := must(verifyCCF(t, p.bytes(t), statement))(t)
+	got := must(verifyCCF(t, p.bytes(), statement))(t)
 	in := got.Inclusion()
 	if got.Root() != [32]byte(p.root) || got.Ledger().Name() != ledgerName || got.Subject() != "scitt.ccf.signature.v1" || in.Data != sha256.Sum256(statement) || len(in.Path) != 2 {
 		t.Errorf("got %+v", got)
 	}
 	// What a PublicKey would check, it has not.
-	r := must(receipt.ParseLogReceiptAs(receipt.ProfileCCF, p.bytes(t)))(t)
+	r := must(receipt.ParseLogReceiptAs(receipt.ProfileCCF, p.bytes()))(t)
 	if said := r.Unauthenticated(); said.CCF == nil || said.Inclusion != nil || said.Consistency != nil || said.Kid != sha256.Sum256(spki(t, p.priv)) {
 		t.Errorf("got %+v", said)
 	}
@@ -318,13 +319,13 @@ func TestCCFRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := goodCCF(t, statement)
 			c.change(p)
-			data := p.bytes(t)
+			data := p.bytes()
 			if got, err := verifyCCF(t, data, statement); stage(err) != c.stage || (err == nil) != (got != nil) {
 				t.Errorf("got %v, %v, want stage %s", got, err, c.stage)
 			}
 		})
 	}
-	good := goodCCF(t, statement).bytes(t)
+	good := goodCCF(t, statement).bytes()
 	for name, c := range map[string]struct {
 		stage     string
 		data      []byte
@@ -347,14 +348,8 @@ func TestCCFRefused(t *testing.T) {
 	}
 }
 
-// of encodes in place.
-func (p *ccfParts) of(v any) []byte {
-	b, err := cbor.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return b
-}
+// of encodes in place, map keys in order.
+func (p *ccfParts) of(v any) []byte { return cborOf(p.t, v) }
 
 // one is the good proof.
 func (p *ccfParts) one() []byte {
@@ -372,7 +367,7 @@ func highS384(sig []byte) []byte {
 // A receipt of one profile is none of another, whatever it holds.
 func TestCCFUnderOtherProfiles(t *testing.T) {
 	statement := []byte("a statement")
-	good := goodCCF(t, statement).bytes(t)
+	good := goodCCF(t, statement).bytes()
 	for p, want := range map[receipt.Profile]string{receipt.ProfileCleanrun: "cbor", receipt.ProfileRFC9943: "vds", receipt.ProfileDigestLeaf: "vds", receipt.ProfileCCF: "ok"} {
 		if _, err := receipt.ParseLogReceiptAs(p, good); stage(err) != want {
 			t.Errorf("%v: got %v, want stage %s", p, err, want)
@@ -382,7 +377,7 @@ func TestCCFUnderOtherProfiles(t *testing.T) {
 	p := goodCCF(t, statement)
 	p.header[395] = 1
 	delete(p.header, "ccf.v1")
-	data := p.bytes(t)
+	data := p.bytes()
 	for p, want := range map[receipt.Profile]string{receipt.ProfileCleanrun: "alg", receipt.ProfileRFC9943: "alg", receipt.ProfileDigestLeaf: "alg", receipt.ProfileCCF: "vds"} {
 		if _, err := receipt.ParseLogReceiptAs(p, data); stage(err) != want {
 			t.Errorf("%v, structure 1: got %v, want stage %s", p, err, want)

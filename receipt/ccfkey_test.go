@@ -126,7 +126,7 @@ func TestSpecCCFExample(t *testing.T) {
 		if want := string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: spki(t, ledgerKey(t, "a ledger"))})); blocks[0][1] != want {
 			t.Errorf("the page lacks the key\n%s", want)
 		}
-		want := goodCCF(t, entry).bytes(t)
+		want := goodCCF(t, entry).bytes()
 		if _, err := verifyCCF(t, want, entry); err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +144,7 @@ func FuzzParseCCF(f *testing.F) {
 	statement := []byte("a statement")
 	good := goodCCF(f, statement)
 	root := [32]byte(good.root)
-	f.Add(good.bytes(f))
+	f.Add(good.bytes())
 	for _, change := range []func(p *ccfParts){
 		func(p *ccfParts) { p.path[0].Left = false },
 		func(p *ccfParts) { p.leaf[1] = "" },
@@ -154,7 +154,7 @@ func FuzzParseCCF(f *testing.F) {
 	} {
 		p := goodCCF(f, statement)
 		change(p)
-		f.Add(p.bytes(f))
+		f.Add(p.bytes())
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := receipt.ParseLogReceiptAs(receipt.ProfileCCF, data)
