@@ -29,11 +29,14 @@ func dial(server string) (*grpc.ClientConn, error) {
 
 // queue hands an entry to Trillian, and finds the index of one that it has already.
 func (l *Log) queue(ctx context.Context, entry []byte, hash [32]byte) (index uint64, ok bool, err error) {
-	ctx, done := context.WithTimeout(ctx, rpcWithin)
+	within, done := context.WithTimeout(ctx, rpcWithin)
 	defer done()
 	// Trillian knows leaves by their identity: that of the bytes, so that an entry
 	// whose adding is tried again is in the log once.
-	r, err := l.rpc.QueueLeaf(ctx, &trillian.QueueLeafRequest{LogId: l.tree, Leaf: &trillian.LogLeaf{LeafValue: entry, MerkleLeafHash: hash[:], LeafIdentityHash: hash[:]}})
+	r, err := l.rpc.QueueLeaf(within, &trillian.QueueLeafRequest{LogId: l.tree, Leaf: &trillian.LogLeaf{LeafValue: entry, MerkleLeafHash: hash[:], LeafIdentityHash: hash[:]}})
+	if ctx.Err() != nil {
+		return 0, false, ctx.Err()
+	}
 	if err != nil {
 		return 0, false, full(err)
 	}
