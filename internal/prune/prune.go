@@ -1,6 +1,6 @@
 // Package prune removes the contents of a run folder and leaves what its receipt
-// is proved by: journal, details, secret, checkpoint, sealed set, baseline and the
-// keys of an encrypted folder. Single events can still be disclosed; the run can
+// is proved by: journal, details, secret, checkpoint, sealed set, baseline, what is
+// known of the run's log and the keys of an encrypted folder. Single events can still be disclosed; the run can
 // not be attested again.
 //
 // Limits: it removes names, it does not overwrite blocks on the disk. It follows

@@ -34,7 +34,7 @@ func folder(t *testing.T) (dir string, w *journal.DirWriter) {
 	for _, d := range []string{"objects/ab", "overlay/upper/deep/er", "overlay/work", "lower", "grant-0/upper", "grant-12/upper", "staged", "tests"} {
 		must(t, os.MkdirAll(filepath.Join(dir, d), 0o700))
 	}
-	for _, f := range []string{"objects/ab/abcd", "overlay/upper/deep/er/f", "lower/f", "grant-0/upper/f", ".evidence-123", "scan-77.tmp", "task.sealed", "baseline", "key.age", "secret.age", "recipients"} {
+	for _, f := range []string{"objects/ab/abcd", "overlay/upper/deep/er/f", "lower/f", "grant-0/upper/f", ".evidence-123", "scan-77.tmp", "task.sealed", "baseline", "registration.cbor", "key.age", "secret.age", "recipients"} {
 		must(t, os.WriteFile(filepath.Join(dir, f), make([]byte, 5000), 0o600))
 	}
 	return dir, w
