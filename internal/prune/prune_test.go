@@ -84,7 +84,7 @@ func TestRun(t *testing.T) {
 	if rep.Bytes < 6*4096 || rep.Files < 6 || os.Getuid() == 0 && (dry.Bytes != rep.Bytes || dry.Files != rep.Files) {
 		t.Errorf("got %+v, dry %+v", rep, dry)
 	}
-	want := []string{"baseline", "checkpoint", "detail", "grant-1", "grant-x", "journal", "key.age", "notes.txt", "recipients", "secret", "secret.age", "task.sealed"}
+	want := []string{"baseline", "checkpoint", "detail", "grant-1", "grant-x", "journal", "key.age", "notes.txt", "recipients", "registration.cbor", "secret", "secret.age", "task.sealed"}
 	if got := names(t, dir); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
