@@ -21,12 +21,13 @@ import (
 const (
 	maxConnections = 1024
 	maxHeader      = 96 << 10 // bytes; MaxIndexes in a query have 80 KiB
-	headerWithin   = 10 * time.Second
-	bodyWithin     = 20 * time.Second
 	idleFor        = 60 * time.Second
 	stopWithin     = 90 * time.Second
 	defaultFlight  = 512
 )
+
+// How long a client may take to send a request. Tests are less patient.
+var headerWithin, bodyWithin = 10 * time.Second, 20 * time.Second
 
 // Serve answers requests until ctx ends. Then it takes no more, answers those that
 // it has, and returns nil. It closes l.
