@@ -15,6 +15,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
 	"github.com/cleanrun-dev/cleanrun/keys"
 	"github.com/cleanrun-dev/cleanrun/sandbox"
+	"github.com/cleanrun-dev/cleanrun/tlog/entry"
 )
 
 // stageAttempt is the name under which eval starts this program again for one
@@ -112,6 +113,8 @@ type attemptReply struct {
 	Error    string       // of the run or of attesting
 	Hint     string
 	Warnings []string
+	// Used says that the log holds this attempt already, of a run that left nothing here.
+	Used bool
 }
 
 func (j attemptJob) do() (rep attemptReply) {
@@ -119,6 +122,8 @@ func (j attemptJob) do() (rep attemptReply) {
 	warn := func(format string, args ...any) { rep.Warnings = append(rep.Warnings, fmt.Sprintf(format, args...)) }
 	fail := func(err error) {
 		rep.Error = err.Error()
+		var refused *entry.Refusal
+		rep.Used = errors.As(err, &refused) && refused.ID == entry.RegisterAgain
 		var own *cli.Error
 		if errors.As(usage125(err), &own) {
 			rep.Hint = own.Hint

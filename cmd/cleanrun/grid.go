@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/eval"
 	"github.com/cleanrun-dev/cleanrun/internal/durable"
 	"github.com/cleanrun-dev/cleanrun/journal"
@@ -160,6 +161,9 @@ func (g *grid) attempt(ctx context.Context, c eval.Cell) (eval.Result, error) {
 		}
 		return *rep.Result, nil
 	}
+	if err == nil && rep.Used {
+		return usedUp(c, rep.Error), nil
+	}
 	if err == nil && rep.Error != "" {
 		err = errors.New(rep.Error)
 		if rep.Hint != "" {
@@ -167,6 +171,12 @@ func (g *grid) attempt(ctx context.Context, c eval.Cell) (eval.Result, error) {
 		}
 	}
 	return g.salvage(ctx, c, time.Since(begin), ctx.Err() != nil, err)
+}
+
+// usedUp puts an attempt on record that the log knows and this folder does not: the run
+// was killed before its first row, or its folder was removed. No other run can have its number.
+func usedUp(c eval.Cell, why string) eval.Result {
+	return eval.Result{Cell: c, Run: strings.Repeat("0", 32), Outcome: eval.Killed, Retry: attest.ReasonOpen, Note: oneLine("registered, and nothing is left of it: " + why)}
 }
 
 // salvage puts an attempt on record whose process gave no result. Where nothing
