@@ -18,6 +18,9 @@ import (
 	"github.com/cleanrun-dev/cleanrun/tlog"
 )
 
+// maxDiscard is how much of a body that is too large is read.
+const maxDiscard = 256 << 10
+
 // answerWithin bounds one request, waiting for publication and cosignatures included.
 const answerWithin = 60 * time.Second
 
@@ -87,6 +90,7 @@ func (h *handler) add(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.ContentLength > tlog.MaxEntry {
+		io.CopyN(io.Discard, r.Body, maxDiscard) // or the client would not read the answer
 		tooLarge(w)
 		return
 	}
@@ -111,7 +115,6 @@ func (h *handler) add(w http.ResponseWriter, r *http.Request) {
 }
 
 func tooLarge(w http.ResponseWriter) {
-	w.Header().Set("Connection", "close") // what is left of the body is not read
 	plainProblem(w, http.StatusRequestEntityTooLarge, "want at most %d bytes: what is larger is logged by its digest", tlog.MaxEntry)
 }
 
