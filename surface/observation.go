@@ -178,7 +178,7 @@ type Event struct {
 	How     How
 	Fate    Fate
 	End     uint64 // the row that ended it, 0 if Kept
-	Prior   bool   // the location held a file before the run
+	Prior   bool   // the location was seen to hold a file before the run
 }
 
 // An Observation is what a source held at a location, as far as could be seen. It is

@@ -8,6 +8,9 @@
 // like a rename until one of them is opened again. A name that is no UTF-8 stands as
 // the journal spells it, with \xNN for a byte.
 //
+// What was there before is known from the baseline, which only a run with a task has; else
+// from what the run opened or emptied.
+//
 // It gives every version that a file at the location held in the agent's phase, also of
 // files that are gone, each with the process and the row, how it came there and what
 // became of it. What was there before (the baseline, or the setup's work) and what a hard
@@ -46,9 +49,9 @@ const (
 type Source struct {
 	Start    journal.Start
 	Rows     []journal.Row
-	Details  []journal.Detail // of the rows, in order
-	Broken   bool             // the journal breaks off, or has no final row
-	Baseline *manifest.Manifest
+	Details  []journal.Detail   // of the rows, in order
+	Broken   bool               // the journal breaks off, or has no final row
+	Baseline *manifest.Manifest // nil in a run without a task
 	// Object opens a content, nil if the contents were pruned.
 	Object func(sum [32]byte) (io.ReadCloser, error)
 	// Folder is the root of locations, absolute and clean; "" is the workspace.
@@ -67,15 +70,9 @@ func Open(run *os.Root, private vault.Folder) (*Source, error) {
 	if err := s.readDetails(private); err != nil {
 		return nil, err
 	}
-	b, err := regular.ReadIn(run, baselineFile, manifest.MaxSize)
+	err := s.readBaseline(run)
 	if err != nil {
 		return nil, fmt.Errorf("baseline: %w", err)
-	}
-	if s.Baseline, err = manifest.Parse(b); err != nil {
-		return nil, fmt.Errorf("baseline: %w", err)
-	}
-	if got := s.Baseline.Root(); got != s.Start.Baseline {
-		return nil, fmt.Errorf("baseline: got root %x, want %x as in the start row: the run folder is damaged", got[:8], s.Start.Baseline[:8])
 	}
 	s.store, err = run.OpenRoot(objectsDir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -87,6 +84,24 @@ func Open(run *os.Root, private vault.Folder) (*Source, error) {
 	store := objects.Source{Root: s.store, Keys: private.Keys}
 	s.Object = func(sum [32]byte) (io.ReadCloser, error) { return store.Open(sum) }
 	return s, nil
+}
+
+// readBaseline reads what the workspace held. A run without a task has none.
+func (s *Source) readBaseline(run *os.Root) error {
+	b, err := regular.ReadIn(run, baselineFile, manifest.MaxSize)
+	if errors.Is(err, os.ErrNotExist) && s.Start.Baseline == [32]byte{} {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if s.Baseline, err = manifest.Parse(b); err != nil {
+		return err
+	}
+	if got := s.Baseline.Root(); got != s.Start.Baseline {
+		return fmt.Errorf("got root %x, want %x as in the start row: the run folder is damaged", got[:8], s.Start.Baseline[:8])
+	}
+	return nil
 }
 
 // Close closes the run folder's contents.

@@ -287,6 +287,9 @@ func (t *tracker) open(r *journal.Row, d *journal.Detail) {
 		return
 	}
 	f.pending, f.proc, f.opened = true, r.Proc, r.Seq
+	if at, ok := t.locate(d.Path); ok && t.agent && before == nil && r.Op == journal.OpOpen && r.Flags&journal.FlagCreate == 0 && !t.used[at] {
+		t.prior[at] = true
+	}
 	if made {
 		f.ours, f.last, f.dated = true, empty, true
 		for _, n := range f.names {
