@@ -135,14 +135,15 @@ var logMonitorCommand = &cli.Command{
 	Name:  "log monitor",
 	Short: "follow a log and report what contradicts itself",
 	Long: `Reads all entries of a log, as anybody can, and reports: entries that the log should have refused (with the id of the refusal), runs
-that were registered and have no FINAL (run-open), attempts that were left out (attempt-missing), a checkpoint smaller than one seen before
-(rollback), and two signed checkpoints that cannot be of one tree (split-view). The last two are printed with both checkpoints: whoever
+that were registered and have no FINAL (run-open), attempts that were left out (attempt-missing), a FINAL that names another number of
+CHECKPOINTs than the log has (checkpoint-hidden), a checkpoint smaller than one seen before (rollback), and two signed checkpoints that cannot be of one tree (split-view). The last two are printed with both checkpoints: whoever
 has the log's key can check them.
 
 With -state it remembers between two calls what the log showed. -seen compares checkpoints from elsewhere, such as those of a bundle or of
 another monitor, with what the log shows here: that is how a split view comes out.
 
-Exit codes: 0 nothing found; 1 somebody contradicts himself; 3 runs are open or attempts missing, or the log does not answer.`,
+Exit codes: 0 nothing found; 1 somebody contradicts himself; 3 something is missing (run-open, attempt-missing, checkpoint-hidden), or the
+log does not answer.`,
 	JSON: true,
 	Flags: func(f *cli.Flags) {
 		v := &logMonitorFlags

@@ -30,11 +30,12 @@ import (
 type ID string
 
 const (
-	RunOpen        ID = "run-open"        // registered, and no FINAL for longer than was waited
-	AttemptMissing ID = "attempt-missing" // attempt n registered without n-1
-	Rollback       ID = "rollback"        // a checkpoint smaller than one that the log signed before
-	SplitView      ID = "split-view"      // two signed checkpoints that cannot be of one tree
-	EntriesDiffer  ID = "entries-differ"  // the log's entries have not the root that it signed
+	RunOpen          ID = "run-open"          // registered, and no FINAL for longer than was waited
+	AttemptMissing   ID = "attempt-missing"   // attempt n registered without n-1
+	CheckpointHidden ID = "checkpoint-hidden" // a FINAL that names another number of CHECKPOINTs than the log has
+	Rollback         ID = "rollback"          // a checkpoint smaller than one that the log signed before
+	SplitView        ID = "split-view"        // two signed checkpoints that cannot be of one tree
+	EntriesDiffer    ID = "entries-differ"    // the log's entries have not the root that it signed
 )
 
 // A Finding is one thing that is wrong with a log.
@@ -47,9 +48,12 @@ type Finding struct {
 	Evidence [][]byte
 }
 
-// Contradiction tells whether somebody signed two things that cannot both be: a run
-// that is open or an attempt that is missing may have other reasons.
-func (f Finding) Contradiction() bool { return f.ID != RunOpen && f.ID != AttemptMissing }
+// Contradiction tells whether somebody signed two things that cannot both be. A run
+// that is open, an attempt that is missing and a CHECKPOINT that nobody counted may
+// have other reasons.
+func (f Finding) Contradiction() bool {
+	return f.ID != RunOpen && f.ID != AttemptMissing && f.ID != CheckpointHidden
+}
 
 // Options of a Monitor.
 type Options struct {
@@ -80,6 +84,7 @@ type Monitor struct {
 	open    map[uint64]time.Time
 	told    map[uint64]bool // open runs that were reported
 	missed  int             // missing attempts that were reported
+	hid     int             // the same of FINALs with another number of CHECKPOINTs
 }
 
 var ranges = compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}
@@ -318,6 +323,12 @@ func (m *Monitor) runs() (findings []Finding) {
 			Text: fmt.Sprintf("attempt %d of run %x by %s, and no attempt %d before it", a.Attempt, a.Run, receipt.Fingerprint(a.Issuer), a.Attempt-1)})
 	}
 	m.missed = len(missing)
+	hidden := m.ledger.CheckpointsHidden()
+	for _, h := range hidden[m.hid:] {
+		findings = append(findings, Finding{ID: CheckpointHidden, Entry: true, Index: h.Index,
+			Text: fmt.Sprintf("the FINAL of run %x by %s names %d CHECKPOINTs, and the log has %d", h.Run, receipt.Fingerprint(h.Issuer), h.Named, h.Logged)})
+	}
+	m.hid = len(hidden)
 	return findings
 }
 

@@ -250,6 +250,22 @@ func TestRT82_OpenRunsAndMissingAttempts(t *testing.T) {
 	}
 }
 
+func TestRT3_CheckpointsHidden(t *testing.T) {
+	counted := must(entry.SignFinal(runner, entry.Final{Head: head(1, 20, "root 20"), Outcome: journal.Completed, Checkpoints: 1,
+		Counts: []journal.OpCount{{Phase: journal.PhaseSetup, Op: journal.OpStart, N: 19}}}))
+	for end, want := range map[string]int{string(counted): 0, string(final(1, 20)): 1} {
+		log := &memory{entries: [][]byte{seal("head"), register(1), checkpoint(1, 10), []byte(end)}}
+		log.sign(4)
+		m, found := first(t, log, options())
+		if len(found) != want || want == 1 && (found[0].ID != monitor.CheckpointHidden || found[0].Index != 3 || found[0].Contradiction()) {
+			t.Errorf("got %v, want %d findings", found, want)
+		}
+		if found := step(t, m); len(found) != 0 {
+			t.Errorf("told again: %v", found)
+		}
+	}
+}
+
 // A smaller checkpoint than one that was seen is shown with it, also to a monitor of
 // another process, and stays what the next one is held to.
 func TestRollback(t *testing.T) {
