@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -309,7 +310,7 @@ func (v *surfaceFlags) scope() (s surface.Scope, err error) {
 	if v.from+v.to == "" {
 		return s, nil
 	}
-	w := surface.Window{From: -1 << 62, To: 1 << 62}
+	w := surface.Window{From: math.MinInt64, To: math.MaxInt64}
 	for _, end := range []struct {
 		flag, text string
 		to         *int64
