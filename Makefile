@@ -26,6 +26,8 @@ cross:
 	else echo "cross: no node here: verify is built for js/wasm, not run"; fi
 	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/cleanrun
 	GOOS=windows GOARCH=amd64 $(GO) build -o /dev/null ./cmd/cleanrun
+	GOOS=darwin GOARCH=arm64 $(GO) test -c -o /dev/null ./surface
+	GOOS=windows GOARCH=amd64 $(GO) test -c -o /dev/null ./surface
 
 unit:
 	$(GO) test -timeout 20m ./...

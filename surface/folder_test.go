@@ -284,22 +284,6 @@ func TestUnlistableFolder(t *testing.T) {
 	}
 }
 
-func TestUnreadable(t *testing.T) {
-	if os.Getuid() == 0 {
-		t.Log("root reads everything: run as an ordinary user to see this test work")
-		t.Skip("root reads everything")
-	}
-	root := tree(t, map[string]string{"closed/f": "x", "f": "x"})
-	if err := errors.Join(os.Chmod(filepath.Join(root, "closed"), 0), os.Chmod(filepath.Join(root, "f"), 0)); err != nil {
-		t.Fatal(err)
-	}
-	defer os.Chmod(filepath.Join(root, "closed"), 0o700)
-	s := &Folder{Path: root}
-	for l, reason := range map[Location]string{exact("closed/f"): "read-failed closed/f 1", exact("f"): "read-failed f 1", glob("**/f"): "listing-failed closed 1|read-failed f 1"} {
-		want(t, judge(t, condition(t, l, None, ""), observe(t, s, l, DefaultLimits)), Undetermined, strings.Split(reason, "|")...)
-	}
-}
-
 func TestEntryLimit(t *testing.T) {
 	s := &Folder{Path: tree(t, map[string]string{"a/1": "x", "a/2": "x", "b/3": "x", "b/4": "x"})}
 	limits := DefaultLimits

@@ -92,6 +92,14 @@ func TestWhatAnEntryProves(t *testing.T) {
 	}
 }
 
+// What is no text is hashed, and not kept.
+func TestBinaryIsHashed(t *testing.T) {
+	o := observe(t, held(map[string]string{"f": "\x80\x81"}, nil), exact("f"), DefaultLimits)
+	if e := o.Entries[0]; e.SHA256 == nil || *e.SHA256 != sum("\x80\x81") || e.Text != "" || e.Gap != NotText || e.Size != 2 {
+		t.Errorf("got %+v", e)
+	}
+}
+
 // The digest is that of all of the content, or not there.
 func TestReadBudgetDropsTheDigest(t *testing.T) {
 	limits := DefaultLimits

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -173,4 +174,50 @@ func TestDepthLimit(t *testing.T) {
 	if r.Outcome != Undetermined || len(r.Reasons) != 1 || r.Reasons[0].Reason != DepthLimit {
 		t.Errorf("got %v %v, want the depth limit", r.Outcome, r.Reasons)
 	}
+}
+
+// Root reads everything, so the question is asked by a thread that is nobody for the file
+// system; the thread ends with its goroutine.
+func TestUnreadable(t *testing.T) {
+	root := tree(t, map[string]string{"closed/f": "x", "f": "x", "open": "x"})
+	at := func(p string) string { return filepath.Join(root, p) }
+	temp := filepath.Dir(root)
+	if err := errors.Join(os.Chmod(filepath.Dir(temp), 0o755), os.Chmod(temp, 0o755), os.Chmod(root, 0o755), os.Chmod(at("closed"), 0), os.Chmod(at("f"), 0), os.Chmod(at("open"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(at("closed"), 0o700)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if os.Getuid() == 0 {
+			runtime.LockOSThread()
+			if _, err := unix.SetfsuidRetUid(65534); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+		s := &Folder{Path: root}
+		if _, err := os.Lstat(at("open")); err != nil {
+			t.Logf("the folder for tests is closed to others: %v: nothing is tested here", err)
+			return
+		}
+		for l, reason := range map[Location]string{exact("open"): "", exact("closed/f"): "read-failed closed/f 1", exact("f"): "read-failed f 1", glob("**/f"): "listing-failed closed 1|read-failed f 1"} {
+			o, err := Observe(context.Background(), s, l, Scope{}, DefaultLimits)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			r, err := Judge(Condition{Location: l}, o)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if reason == "" {
+				want(t, r, True)
+			} else {
+				want(t, r, Undetermined, strings.Split(reason, "|")...)
+			}
+		}
+	}()
+	<-done
 }

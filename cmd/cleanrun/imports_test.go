@@ -58,6 +58,11 @@ var mayImport = map[string][]string{
 	"tlog/entry":        {"attest", "internal/dcbor", "journal", "receipt", "submission"},
 	"tlog/registry":     {"internal/dcbor", "internal/regular", "receipt", "tlog", "tlog/entry", "tlog/proof", "tlog/trillian", "tlog/witness"},
 	"tlog/monitor":      {"internal/regular", "receipt", "tlog", "tlog/entry", "tlog/proof", "tlog/registry"},
+	"surface":           {"internal/dcbor"},
+	"surface/oci":       {"surface", "internal/regular"},
+	"surface/blob":      {"surface"},
+	"surface/mcp":       {"surface"},
+	"surface/rundir":    {"surface", "journal", "internal/manifest", "internal/objects", "internal/regular", "internal/vault"},
 	"scanner":           {"journal", "contraband", "internal/canon", "internal/views", "internal/manifest", "attest", "internal/bucket", "internal/dcbor", "internal/objects", "internal/regular", "internal/vault", "scope"},
 }
 
