@@ -89,7 +89,7 @@ func TestTesseraAsksUs(t *testing.T) {
 // from its module, for a log in a folder.
 func TestWeAskTransparencyDev(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "peer")
-	build := exec.Command("go", "build", "-C", "peer", "-o", bin, ".")
+	build := exec.Command("go", "build", "-C", "peer", "-buildvcs=false", "-o", bin, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the witness: %v\n%s", err, out)
