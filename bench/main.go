@@ -51,6 +51,13 @@ func main() {
 		}
 		return
 	}
+	if dir := os.Getenv(servedVar); dir != "" {
+		if err := servedStage(dir); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: error:", err)
+			os.Exit(2)
+		}
+		return
+	}
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench: error:", err)
 		os.Exit(2)

@@ -32,6 +32,8 @@ var rates = []rate{
 	{"seal of 500 tasks, 20 MB of ground truth", "40 MB/s a core", sealRate},
 	{"compact proof, 1,000,000 digests, 2,048 sealed items", "under 50 ms, 600 KB", compactRate},
 	{"logged receipt with three witnesses", "a third of its 23 signature checks alone", loggedRate},
+	{"log served to 256 clients", "half of Tessera alone", servedRate},
+	{"memory of a log's server at 100,000 entries", "under 200 MB", servedPeak},
 	{"scan of novel text", "120 MB/s on one core, 1.8 times that on two", scanRate},
 }
 
