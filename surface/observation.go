@@ -1,6 +1,7 @@
 package surface
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -222,25 +223,19 @@ func (o *Observation) complete() bool { return o.Acquisition == Complete && len(
 
 func sum(s string) [32]byte { return sha256.Sum256([]byte(s)) }
 
-// compare orders entries.
+// compare orders entries: by location, then row, then how.
 func (e *Entry) compare(f *Entry) int {
 	if c := strings.Compare(e.Location, f.Location); c != 0 {
 		return c
 	}
-	var a, b uint64
+	var a, b Event
 	if e.Event != nil {
-		a = e.Event.Seq
+		a = *e.Event
 	}
 	if f.Event != nil {
-		b = f.Event.Seq
+		b = *f.Event
 	}
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
+	return cmp.Or(cmp.Compare(a.Seq, b.Seq), cmp.Compare(a.How, b.How))
 }
 
 // Skew is how far two clocks of one machine and file system may be apart: FAT keeps

@@ -55,6 +55,7 @@ type loss struct {
 	since, end uint64
 	fate       surface.Fate
 	proc       uint32
+	shown      bool // there is a version of what was dated before
 }
 
 var empty = content{sum: sha256.Sum256(nil), known: true}
@@ -159,10 +160,11 @@ func (t *tracker) take(p string, seq uint64, fate surface.Fate) *file {
 		return nil
 	}
 	n := f.names[p]
-	if at, ok := t.locate(p); ok && t.agent {
+	// A name that this very row showed for the first time has no version of its own.
+	if at, ok := t.locate(p); ok && t.agent && n.since < seq {
 		switch {
 		case f.pending && (fate == surface.Left || len(f.names) > 1):
-			f.lost = append(f.lost, loss{at, max(n.since, f.opened), seq, fate, f.proc})
+			f.lost = append(f.lost, loss{at, max(n.since, f.opened), seq, fate, f.proc, n.shown})
 		default:
 			t.show(f, p)
 		}
@@ -336,6 +338,9 @@ func (t *tracker) wrote(r *journal.Row, d *journal.Detail) {
 // losses are the versions at names that went before the content was dated.
 func (t *tracker) losses(f *file, how surface.How) {
 	for _, l := range f.lost {
+		if how == surface.Wrote && l.shown {
+			continue
+		}
 		t.versions = append(t.versions, &version{l.location, f.last,
 			surface.Event{Seq: l.since, Process: l.proc, How: how, Fate: l.fate, End: l.end, Prior: t.prior[l.location]}})
 	}
