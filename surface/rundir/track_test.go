@@ -4,14 +4,18 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/cleanrun-dev/cleanrun/internal/manifest"
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/surface"
 )
@@ -404,4 +408,46 @@ func FuzzRows(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// What the workspace held before is found, and its links hide nothing.
+func TestBaseline(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "planted"), []byte("flag"), 0o600), os.Mkdir(filepath.Join(dir, "d"), 0o700), os.WriteFile(filepath.Join(dir, "d", "f"), []byte("x"), 0o600),
+		os.Symlink("d", filepath.Join(dir, "l")), os.Symlink("planted", filepath.Join(dir, "p"))); err != nil {
+		t.Fatal(err)
+	}
+	m, err := manifest.Build(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(rows string) *Source {
+		s := script(t, rows)
+		s.Baseline = m
+		return s
+	}
+	for rows, want := range map[string]string{
+		"final": `d/f "" found 0 kept 0 prior not-kept|planted "" found 0 kept 0 prior not-kept|link-not-followed "l" and 1 more`,
+		"rename planted d/g 0\ntrunc d/f 1\nwrote d/f 1 y\nfinal": `d/f "" found 0 replaced 3 prior not-kept|d/f "y" wrote 3 kept 0 prior|d/g "" linked 1 kept 0 not-kept|planted "" found 0 moved away 1 prior not-kept|link-not-followed "l" and 1 more`,
+		"rename d e 0\nfinal": `d/f "" found 0 moved away 1 prior not-kept|e/f "" linked 1 kept 0 not-kept|planted "" found 0 kept 0 prior not-kept|link-not-followed "l" and 1 more`,
+	} {
+		if got := strings.Join(describe(observe(t, run(rows), all)), "|"); got != want {
+			t.Errorf("%q:\n got  %s\n want %s", rows, got, want)
+		}
+	}
+	// A planted file is known by its digest: it was not written, and said to have matched.
+	c, err := surface.NewCondition(surface.Location{Path: "planted"}, surface.Matcher{Kind: surface.Equals, Text: "flag"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := surface.Judge(c, observe(t, run("final"), c.Location))
+	if err != nil || r.Outcome != surface.False || r.Dismissed == nil || r.Dismissed.Event.How != surface.Found {
+		t.Errorf("got %+v %v, want false, with the file that was there", r, err)
+	}
+	// A link to a file has nothing below it; one to a folder may.
+	for l, gaps := range map[surface.Location]int{{Path: "l/f"}: 1, {Path: "p/f"}: 0, {Path: "**/*.txt", Glob: true}: 1, {Path: "d/*", Glob: true}: 0, {Path: "p"}: 1} {
+		if o := observe(t, run("final"), l); len(o.Gaps) != gaps {
+			t.Errorf("%v: got %v, want %d gaps", l, o.Gaps, gaps)
+		}
+	}
 }
