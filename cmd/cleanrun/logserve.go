@@ -103,6 +103,11 @@ It speaks plain HTTP: put a server with TLS before it where others can reach it.
 		if err != nil {
 			return err
 		}
+		if p.Log != nil {
+			if l, ok := p.Log.FindLog(key.Public().Name()); !ok || l.Key != key.Public() {
+				return cli.Failf(cli.ExitUsage, "add the line that cleanrun log init printed", "%s: it names other logs than %s", v.policy, key.Public())
+			}
+		}
 		s, err := registry.OpenDir(ctx, v.dir, key, registry.DirOptions{Admit: registry.Admit(p.Owners, p.Runners), Witnesses: p.Log, Also: also})
 		if err != nil {
 			return logError(cli.ExitUsage, v.dir, err)

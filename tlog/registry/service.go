@@ -44,6 +44,7 @@ type Service struct {
 	faults  []Fault
 	skipped uint64 // entries that are faults, also those that faults no longer names
 	failed  error  // why the last add failed, if the log is the reason
+	stuck   *stuck // the last entry that was not published
 	closed  bool
 	adding  sync.WaitGroup
 	reading chan struct{} // has room for one: who reads entries that were not added here
@@ -88,7 +89,7 @@ func (s *Service) Key() receipt.PublicKey { return s.key.Public() }
 // not be added. It tries what is in doubt again, so that a log recovers that nobody adds to.
 func (s *Service) Health(ctx context.Context) error {
 	s.mu.Lock()
-	closed, doubts := s.closed, len(s.doubts)
+	closed, doubts, stuck := s.closed, len(s.doubts), s.stuck
 	s.mu.Unlock()
 	if closed {
 		return errors.New("the log is being closed")
@@ -97,6 +98,12 @@ func (s *Service) Health(ctx context.Context) error {
 		if err := s.settleAll(ctx); err != nil {
 			return err
 		}
+	}
+	if stuck != nil {
+		if _, err := s.log.Wait(ctx, stuck.index); err != nil {
+			return err
+		}
+		s.published(ctx, stuck.index, nil)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +143,30 @@ func (s *Service) Add(ctx context.Context, statement []byte) (Logged, error) {
 		return Logged{}, err
 	}
 	r, err := s.await(ctx, index, e.Leaf(), e.Subject())
-	return Logged{index, r}, unavailable(err)
+	s.published(ctx, index, err)
+	if err != nil {
+		return Logged{}, unavailable(err)
+	}
+	return Logged{index, r}, nil
+}
+
+// stuck is an entry that no checkpoint came for: the disk is full, or the witnesses
+// do not answer.
+type stuck struct {
+	index uint64
+	err   error
+}
+
+// published notes whether the last entry got its checkpoint, if it was not given up by
+// who added it.
+func (s *Service) published(ctx context.Context, index uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.stuck = nil
+	} else if ctx.Err() == nil {
+		s.stuck = &stuck{index, err}
+	}
 }
 
 // place finds the entry in the log, or adds it.

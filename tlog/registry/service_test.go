@@ -333,7 +333,15 @@ const (
 	works = iota
 	failsBefore
 	failsAfter
+	unpublished
 )
+
+func (f *failing) Wait(ctx context.Context, index uint64) ([]byte, error) {
+	if f.mode.Load() == unpublished {
+		return nil, tlog.ErrUnpublished
+	}
+	return f.Log.Wait(ctx, index)
+}
 
 func (f *failing) Add(ctx context.Context, b []byte) (uint64, error) {
 	switch f.mode.Load() {
@@ -426,6 +434,28 @@ func TestHealthHeals(t *testing.T) {
 	}
 	if n := tlogCheck(t, dir, c); n != 65 {
 		t.Errorf("got %d entries, want the SEAL and the 64 that were kept", n)
+	}
+}
+
+// An entry that is in the log and in no checkpoint is not acknowledged; it is when it
+// is sent again, at the same index.
+func TestUnpublished(t *testing.T) {
+	c := newCast(t)
+	l := &failing{Log: c.openLog(t, c.folder(t))}
+	s := c.open(t, l)
+	l.mode.Store(unpublished)
+	if got, err := s.Add(t.Context(), c.seal("head")); !errors.Is(err, registry.ErrUnavailable) || got.Receipt != nil {
+		t.Errorf("got %v, %v, want ErrUnavailable", got, err)
+	}
+	if err := s.Health(t.Context()); !errors.Is(err, tlog.ErrUnpublished) {
+		t.Errorf("health: got %v, want ErrUnpublished", err)
+	}
+	l.mode.Store(works)
+	if err := s.Health(t.Context()); err != nil {
+		t.Errorf("health: %v", err)
+	}
+	if got := add(t, s, c.seal("head")); got.Index != 0 {
+		t.Errorf("got index %d, want 0", got.Index)
 	}
 }
 
