@@ -160,25 +160,17 @@ func (w *walk) base(p string) (*os.Root, bool) {
 		return nil, false
 	}
 	if st.Mode()&fs.ModeSymlink != 0 {
-		w.c.Gap(w.linked(w.root, p, p), p)
+		if to, err := w.root.Stat(p); err != nil {
+			w.c.Gap(follow(err), p)
+		} else if to.IsDir() {
+			w.c.Gap(LinkNotFollowed, p)
+		}
 		return nil, false
 	}
 	if !st.IsDir() {
 		return nil, false // no file lies below it
 	}
 	return w.enter(w.root, p, p, st)
-}
-
-// linked is the reason why a link that is no link to a file is not followed.
-func (w *walk) linked(in *os.Root, name, full string) Reason {
-	st, err := w.root.Stat(full)
-	switch {
-	case err != nil:
-		return follow(err)
-	case st.IsDir():
-		return LinkNotFollowed
-	}
-	return NotAFile
 }
 
 // enter opens a folder that was looked at, and makes sure that it is the same.
@@ -270,7 +262,7 @@ func (w *walk) folder(in *os.Root, full string, segments []string, depth int) er
 		case len(p) > MaxLocation:
 			w.c.Gap(UnsafeName, "")
 		case st.Mode()&fs.ModeSymlink != 0:
-			err = w.link(in, name, p, st, file, deeper)
+			err = w.link(p, st, file, deeper)
 		case !file:
 		case !st.Mode().IsRegular():
 			w.c.Gap(NotAFile, p)
@@ -285,7 +277,7 @@ func (w *walk) folder(in *os.Root, full string, segments []string, depth int) er
 }
 
 // link looks at a link: one to a file inside the root is that file, under its own name.
-func (w *walk) link(in *os.Root, name, full string, seen fs.FileInfo, file, deeper bool) error {
+func (w *walk) link(full string, seen fs.FileInfo, file, deeper bool) error {
 	// From the root, since the target may lie above the folder; and it must be the link
 	// that was met.
 	if now, err := w.root.Lstat(full); err != nil || !os.SameFile(now, seen) {
@@ -293,19 +285,23 @@ func (w *walk) link(in *os.Root, name, full string, seen fs.FileInfo, file, deep
 		return nil
 	}
 	st, err := w.root.Stat(full)
-	if err != nil || !st.Mode().IsRegular() {
-		// A link to a folder is a gap only where the pattern goes on below it.
-		if err != nil && file || err == nil && (st.IsDir() && deeper || !st.IsDir() && file) {
-			w.c.Gap(w.linked(in, name, full), full)
-		} else if err != nil && deeper && follow(err) == LinkOutside {
-			w.c.Gap(LinkOutside, full)
+	switch {
+	case err != nil:
+		// What a link out of the root would hold below it is not known either.
+		if r := follow(err); file || deeper && r == LinkOutside {
+			w.c.Gap(r, full)
 		}
-		return nil
+	case st.IsDir():
+		if deeper { // else the pattern ends above it
+			w.c.Gap(LinkNotFollowed, full)
+		}
+	case !file:
+	case !st.Mode().IsRegular():
+		w.c.Gap(NotAFile, full)
+	default:
+		return w.c.File(full, func() (*Item, Reason) { return w.open(w.root, full, full, st) })
 	}
-	if !file {
-		return nil
-	}
-	return w.c.File(full, func() (*Item, Reason) { return w.open(w.root, full, full, st) })
+	return nil
 }
 
 // open opens a regular file that was looked at. The handle is asked whether it is the

@@ -318,11 +318,11 @@ func TestReferenceServer(t *testing.T) {
 			t.Skipf("%s is not installed", p)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	dir := t.TempDir()
-	install := exec.CommandContext(ctx, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline", "--prefix", dir, "@modelcontextprotocol/server-filesystem@2026.8.31")
-	install.Dir = dir
+	install := exec.CommandContext(ctx, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefer-offline", "--fetch-retries=0", "--fetch-timeout=20000", "--prefix", dir, "@modelcontextprotocol/server-filesystem@2026.8.31")
+	install.Dir, install.WaitDelay = dir, 5*time.Second
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Skipf("the reference server cannot be had from npm: %v: %.300s", err, out)
 	}
@@ -340,6 +340,8 @@ func TestReferenceServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
+	ctx, cancel = context.WithTimeout(context.Background(), 3*time.Minute) // its own time: npm may have been slow
+	defer cancel()
 	c, err := Start(ctx, []string{"node", filepath.Join(dir, "node_modules/@modelcontextprotocol/server-filesystem/dist/index.js"), root}, &log)
 	if err != nil {
 		t.Fatalf("%v: %s", err, log.String())
