@@ -165,9 +165,10 @@ func noteSigners(s receipt.Signer, also []*proof.Cosigner) (note.Signer, []note.
 // Key implements Log.
 func (l *Embedded) Key() receipt.PublicKey { return l.key }
 
-// Add implements Log.
-func (l *Embedded) Add(_ context.Context, entry []byte) (uint64, error) {
-	if err := checkSize(entry); err != nil {
+// Add implements Log. What was handed to the disk is waited for, however long
+// that takes: ctx can only keep it from being handed over.
+func (l *Embedded) Add(ctx context.Context, entry []byte) (uint64, error) {
+	if err := errors.Join(checkSize(entry), ctx.Err()); err != nil {
 		return 0, err
 	}
 	l.mu.RLock()

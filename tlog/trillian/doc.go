@@ -1,5 +1,6 @@
 // Package trillian keeps a log on Trillian, over gRPC. Whatever database Trillian
-// uses (PostgreSQL, MySQL, CockroachDB, Spanner) is the same here.
+// uses (PostgreSQL, MySQL, CockroachDB, Spanner) is the same here; it is tested on
+// PostgreSQL.
 //
 // Limits first. Trillian does not sign its roots: we do, and only such as follow
 // from the last that we signed, which is kept in a folder here. So a database that
