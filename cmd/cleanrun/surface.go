@@ -232,7 +232,7 @@ func (v *surfaceFlags) observe(e *cli.Env, at surface.Location) (*surface.Observ
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	s, end, err := v.source(ctx, e)
+	s, end, err := v.source(ctx, e.Program)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +241,7 @@ func (v *surfaceFlags) observe(e *cli.Env, at surface.Location) (*surface.Observ
 }
 
 // source opens what is asked, and says how to close it.
-func (v *surfaceFlags) source(ctx context.Context, e *cli.Env) (surface.Source, func() error, error) {
+func (v *surfaceFlags) source(ctx context.Context, program []string) (surface.Source, func() error, error) {
 	switch {
 	case v.folder != "":
 		return &surface.Folder{Path: v.folder}, func() error { return nil }, nil
@@ -264,7 +264,7 @@ func (v *surfaceFlags) source(ctx context.Context, e *cli.Env) (surface.Source, 
 		}
 		return &surfaceblob.Source{Bucket: b, Name: "file bucket"}, b.Close, nil
 	case v.mcp != "":
-		c, err := mcp.Start(ctx, e.Program, e.Stderr)
+		c, err := mcp.Start(ctx, program)
 		if err != nil {
 			return nil, nil, err
 		}

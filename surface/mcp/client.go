@@ -223,10 +223,11 @@ func (c *Client) call(ctx context.Context, tool, path string) (*result, error) {
 	return r, err
 }
 
-// Start starts a server that speaks on its standard streams. Its error output goes to
-// log. Close ends it.
-func Start(ctx context.Context, argv []string, log io.Writer) (*Client, error) {
+// Start starts a server that speaks on its standard streams. Close ends it. What it
+// writes to its error output is shown only if it does not begin a session.
+func Start(ctx context.Context, argv []string) (*Client, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	log := &tail{}
 	cmd.Stderr, cmd.WaitDelay = log, 2*time.Second
 	w, err := cmd.StdinPipe()
 	if err != nil {
@@ -243,9 +244,23 @@ func Start(ctx context.Context, argv []string, log io.Writer) (*Client, error) {
 	c, err := Dial(ctx, p)
 	if err != nil {
 		p.Close()
+		if s := strings.TrimSpace(string(log.b)); s != "" {
+			err = fmt.Errorf("%w; it wrote %q", err, s)
+		}
 		return nil, err
 	}
 	return c, nil
+}
+
+// A tail keeps the last bytes that were written to it.
+type tail struct{ b []byte }
+
+const tailSize = 400
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.b = append(t.b, p...)
+	t.b = t.b[max(0, len(t.b)-tailSize):]
+	return len(p), nil
 }
 
 // A process is a server's standard streams.
