@@ -126,7 +126,7 @@ func (c *Client) Cosign(ctx context.Context, note []byte, prove Prove) ([]byte, 
 		err  error
 	}
 	answers := make(chan answer, len(c.peers))
-	asked := 0
+	asked, submitted := 0, v
 	for _, w := range c.peers {
 		if _, ok, err := w.Key.Verify(v); ok && err == nil {
 			continue
@@ -135,7 +135,7 @@ func (c *Client) Cosign(ctx context.Context, note []byte, prove Prove) ([]byte, 
 		c.asking.Go(func() {
 			within, done := context.WithTimeoutCause(c.ctx, askWithin, fmt.Errorf("no answer within %v", askWithin))
 			defer done()
-			line, err := c.ask(within, w, v, prove)
+			line, err := c.ask(within, w, submitted, prove)
 			if cause := context.Cause(within); err != nil && cause != nil {
 				err = cause
 			}
