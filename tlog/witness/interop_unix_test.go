@@ -22,6 +22,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/receipt"
 	"github.com/cleanrun-dev/cleanrun/tlog"
 	"github.com/cleanrun-dev/cleanrun/tlog/proof"
+	"github.com/cleanrun-dev/cleanrun/tlog/trillian/trilliantest"
 	"github.com/cleanrun-dev/cleanrun/tlog/witness"
 )
 
@@ -89,11 +90,7 @@ func TestTesseraAsksUs(t *testing.T) {
 // from its module, for a log in a folder.
 func TestWeAskTransparencyDev(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "peer")
-	build := exec.Command("go", "build", "-C", "peer", "-buildvcs=false", "-o", bin, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the witness: %v\n%s", err, out)
-	}
+	trilliantest.Build(t, "peer", "-o", bin, ".")
 	l, dir := newKey(t, origin), filepath.Join(t.TempDir(), "log")
 	if err := tlog.Init(t.Context(), dir, l); err != nil {
 		t.Fatal(err)

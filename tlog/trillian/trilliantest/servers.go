@@ -117,13 +117,28 @@ func build(t testing.TB) string {
 	}
 	start := time.Now()
 	t.Logf("building trillian_log_server and trillian_log_signer (github.com/google/trillian) in %s", bin)
-	cmd := exec.Command("go", "build", "-C", module(), "-buildvcs=false", "-tags", "postgresql k8s", "-ldflags=-s -w", "-o", bin+"/", "tool")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building Trillian's servers: %v\n%s", err, out)
-	}
+	Build(t, module(), "-tags", "postgresql k8s", "-ldflags=-s -w", "-o", bin+"/", "tool")
 	t.Logf("built in %.0f s", time.Since(start).Seconds())
 	return bin
+}
+
+// Build runs go build on a module of its own, without the repository's state. Its
+// modules may have to be fetched first, so it is tried three times.
+func Build(t testing.TB, dir string, args ...string) {
+	t.Helper()
+	for left := 2; ; left-- {
+		cmd := exec.Command("go", append([]string{"build", "-C", dir, "-buildvcs=false"}, args...)...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			return
+		}
+		if left == 0 {
+			t.Fatalf("go build %v: %v\n%s", args, err, out)
+		}
+		t.Logf("go build: %v, again soon\n%s", err, out)
+		time.Sleep(5 * time.Second)
+	}
 }
 
 // schema is Trillian's own.
