@@ -236,7 +236,7 @@ func servedStage(dir string) error {
 	if err != nil {
 		return err
 	}
-	h, done, err := registry.Handler(s, registry.HandlerOptions{Dir: dir})
+	h, done, err := registry.Handler(s, registry.HandlerOptions{}) // tiles are not asked for
 	if err != nil {
 		return err
 	}
