@@ -3,12 +3,14 @@ package main
 import (
 	"bytes"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
@@ -94,6 +96,65 @@ func TestReadmeByHand(t *testing.T) {
 	out, err := c.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "\nCLEAN  quickstart/word-codes  trial 1, attempt 1\n run by      acme-evals ") {
 		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// TestReadmeLog types what README.md says under "In a log", after what stands
+// before it, on free ports.
+func TestReadmeLog(t *testing.T) {
+	needRecorder(t)
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, found := strings.Cut(string(readme), "go build -o cleanrun ./cmd/cleanrun\n")
+	before, after, first := strings.Cut(after, "\n\nThe command starts")
+	_, after, second := strings.Cut(after, "## In a log\n")
+	_, after, begins := strings.Cut(after, "should run:\n\n")
+	lines, after, ends := strings.Cut(after, "\n\nThe receipt now says what was known when:\n\n")
+	sample, _, shown := strings.Cut(after, "\n\nThe log is a folder")
+	if !found || !first || !second || !begins || !ends || !shown || strings.Count(lines, "./cleanrun ") != 9 {
+		t.Fatalf("README.md has no flow of a log:\n%s", lines)
+	}
+	dir := t.TempDir()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(self, filepath.Join(dir, "cleanrun")); err != nil {
+		t.Fatal(err)
+	}
+	for _, port := range []string{"8421", "8422"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, free, _ := net.SplitHostPort(l.Addr().String())
+		l.Close()
+		lines = strings.ReplaceAll(lines, ":"+port, ":"+free)
+	}
+	// The servers are up when they answer; a second is not enough on every machine.
+	lines = strings.Replace(lines, "sleep 1\n", "sleep 3\n", 1)
+	c := exec.Command("sh", "-ec", "./cleanrun quickstart >/dev/null\n"+before+"\n"+lines)
+	c.Dir, c.Env = dir, append(os.Environ(), "HOME="+dir)
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the servers are of this group, and outlive sh
+	printed, err := os.Create(filepath.Join(dir, "printed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer printed.Close()
+	c.Stdout, c.Stderr = printed, printed
+	err = c.Start()
+	if err == nil {
+		defer syscall.Kill(-c.Process.Pid, syscall.SIGKILL)
+		err = c.Wait()
+	}
+	out, _ := os.ReadFile(printed.Name())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if n := shows(t, sample, string(out)); n != 2 {
+		t.Errorf("the sample has %d lines, want 2", n)
 	}
 }
 
