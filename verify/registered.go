@@ -351,6 +351,8 @@ func (v *verifier) assurance() *Assurance {
 	switch {
 	case v.killed:
 		return low("registered in a log and killed: its end is in none")
+	case v.unproved:
+		return low("registered in a log, but the bundle holds no proof of it")
 	case l == nil:
 		return low("self-run: nothing was logged before the run")
 	case v.policy == nil:

@@ -334,7 +334,6 @@ func TestLogMembers(t *testing.T) {
 		for _, c := range []logCase{
 			{name: "no log.cbor", kit: bundle(func(b *receipt.Bundle) { b.Log = nil }), says: "got log.tlog-proof without log.cbor"},
 			{name: "no log.tlog-proof", kit: bundle(func(b *receipt.Bundle) { b.LogProof = nil }), says: "got log.cbor without log.tlog-proof"},
-			{name: "neither, of a registered run", kit: bundle(func(b *receipt.Bundle) { b.Log, b.LogProof = nil, nil }), says: "got a registration in the start row"},
 			{name: "both, of a run that was not registered", kit: func(k *kit) {
 				k.logging.Start = func(s *journal.Start) { s.Registration, s.Freshness = nil, nil }
 			}, says: "start row has no registration"},
@@ -352,13 +351,28 @@ func TestLogMembers(t *testing.T) {
 	logCase{name: "no evidence at all", kit: bundle(func(b *receipt.Bundle) { b.Evidence = nil }), exit: unsure}.try(t)
 }
 
+// A registered run whose bundle has no proofs is no better than one that was not
+// logged: L0, said so, and undecided under a policy with a log.
+func TestRegisteredWithoutProofs(t *testing.T) {
+	k := loggedKit()
+	k.bundle = func(b *receipt.Bundle) { b.Log, b.LogProof = nil, nil }
+	r := verify.Verify(k.make(t), parsePolicy(t, k.keyLines()...), now)
+	if r.Exit != verify.ExitClean || r.Assurance == nil || r.Assurance.Level != verify.L0 || !strings.Contains(r.Assurance.Detail, "no proof of it") {
+		t.Errorf("got exit %d, %+v, want CLEAN at L0 without a proof", r.Exit, r.Assurance)
+	}
+	r = verify.Verify(k.make(t), k.logPolicy(t), now)
+	if r.Exit != verify.ExitUndecided || r.Assurance != nil && r.Assurance.Level != verify.L0 {
+		t.Errorf("got exit %d, %+v, want undecided at L0", r.Exit, r.Assurance)
+	}
+}
+
 // A run that was registered and killed has no end to be logged. Its receipt is
-// believed for what it is; a closed journal's is not without its proofs.
+// believed for what it is; a closed journal's is undecided without its proofs.
 func TestRegisteredAndKilled(t *testing.T) {
 	bare := func(b *receipt.Bundle) { b.Log, b.LogProof = nil, nil }
 	tryAll(t,
 		logCase{name: "killed", kit: func(k *kit) { k.open, k.bundle = true, bare }, exit: unsure},
-		logCase{name: "closed", kit: func(k *kit) { k.bundle = bare }, exit: invalid, check: verify.CheckLogMembers, says: "no log.cbor"},
+		logCase{name: "closed", kit: func(k *kit) { k.bundle = bare }, exit: unsure, check: verify.CheckLogMembers, says: "no proof of it"},
 		logCase{name: "killed, with a FINAL", kit: func(k *kit) { k.open = true }, exit: invalid, check: verify.CheckLogEntries, says: "without a closing row"},
 	)
 	k := loggedKit()

@@ -68,6 +68,7 @@ type verifier struct {
 	composed  *attest.Statement
 	log       *logged // nil if the bundle is not logged
 	killed    bool    // registered in a log, and the journal is open
+	unproved  bool    // registered in a log, and the bundle holds no proof of it
 }
 
 // run makes the checks. Each is a method that returns what it found out, a skipped

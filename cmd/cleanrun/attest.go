@@ -184,6 +184,9 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 	if b.Statement, err = receipt.SignDSSE(signer, a.Bytes); err != nil {
 		return nil, none, err
 	}
+	if o.log == nil && warn != nil && registeredIn(o.dir) != "" {
+		warn("%s was registered in a log: without -log %s the receipt has no proof of it, and assurance L0", o.dir, registeredIn(o.dir))
+	}
 	if o.log != nil {
 		if err := logReceipt(o.log, signer, o.dir, &b, warn); err != nil {
 			return nil, none, err

@@ -177,3 +177,12 @@ func logReceipt(l *runnersLog, signer receipt.Signer, dir string, b *receipt.Bun
 	b.LogProof, b.Log, err = c.Members(ctx, b.Receipt)
 	return logError(cli.ExitUsage, fmt.Sprintf("%s, log %s", dir, l.where), err)
 }
+
+// registeredIn says which log a run was registered in, "" for none that is known.
+func registeredIn(dir string) string {
+	s, err := runlog.Read(dir)
+	if err != nil {
+		return ""
+	}
+	return s.Log
+}

@@ -339,16 +339,16 @@ func TestParseRefuses(t *testing.T) {
 		"FINAL that counts itself":       {cbor(receipt.KindFinal, fin, run, 6, count(journal.OpCount{Op: journal.OpFinal, N: 8})), "known phase"},
 		"FINAL of too many checkpoints":  {cbor(receipt.KindFinal, fin, run, 7, uint64(10)), "10 checkpoints"},
 
-		"ATTEST that is no JSON":       {must(receipt.Sign1(receipt.KindReceipt, runner, run, []byte("{}"))), "_type"},
-		"ATTEST of another sub":        {must(receipt.Sign1(receipt.KindReceipt, runner, other, must(statement(head(1, 9)).Marshal()))), "as sub says"},
-		"ATTEST of another run":        {st(func(s *attest.Statement) { s.Predicate.Run.ID = other }), "as sub says"},
-		"ATTEST of another subject":    {st(func(s *attest.Statement) { s.Subject[0].Name = journal.OriginPrefix + other }), "as sub says"},
-		"ATTEST of another digest":     {st(func(s *attest.Statement) { s.Subject[0].Digest.SHA256 = strings.Repeat("0", 64) }), "subject digest"},
+		"ATTEST that is no JSON":    {must(receipt.Sign1(receipt.KindReceipt, runner, run, []byte("{}"))), "_type"},
+		"ATTEST of another sub":     {must(receipt.Sign1(receipt.KindReceipt, runner, other, must(statement(head(1, 9)).Marshal()))), "as sub says"},
+		"ATTEST of another run":     {st(func(s *attest.Statement) { s.Predicate.Run.ID = other }), "as sub says"},
+		"ATTEST of another subject": {st(func(s *attest.Statement) { s.Subject[0].Name = journal.OriginPrefix + other }), "as sub says"},
+		"ATTEST of another digest":  {st(func(s *attest.Statement) { s.Subject[0].Digest.SHA256 = strings.Repeat("0", 64) }), "subject digest"},
 		"ATTEST of upper-case digests": {st(func(s *attest.Statement) {
 			s.Predicate.Journal.Root = strings.ToUpper(s.Predicate.Journal.Root)
 			s.Subject[0].Digest.SHA256 = s.Predicate.Journal.Root
 		}), "lower-case"},
-		"ATTEST of no rows":            {st(func(s *attest.Statement) { s.Predicate.Journal.Size = 0 }), "no rows"},
+		"ATTEST of no rows": {st(func(s *attest.Statement) { s.Predicate.Journal.Size = 0 }), "no rows"},
 
 		"SUBMIT of a text":       {must(receipt.SignHashEnvelope(receipt.KindSubmit, runner, "mine", receipt.KindSubmission.Type(), sum("x"))), "submission id"},
 		"SUBMIT of another id":   {must(receipt.Sign1(receipt.KindSubmission, runner, other, must(must(Parse(signSubmission(runner, 1))).body.submit.Statement.Marshal()))), "as sub says"},
