@@ -32,10 +32,12 @@ cross:
 unit:
 	$(GO) test -timeout 20m ./...
 
-# The example benchmark with all its tasks, three trials of each; the recorder's
+# The example benchmark with all its tasks, three trials of each; a log that is
+# killed in 10,000 adds, and one under ten minutes of mixed load; the recorder's
 # tests a second time as an ordinary user and without namespaces, all of them.
 long: deps
 	CLEANRUN_LONG=1 $(GO) test -timeout 60m -v -run TestExampleBenchmark ./cmd/cleanrun
+	CLEANRUN_LONG=1 $(GO) test -timeout 60m -v -run TestLogServe ./cmd/cleanrun
 	CLEANRUN_LONG=1 $(GO) test -timeout 60m ./sandbox
 
 # Reported ratios, never a pass or a fail.
