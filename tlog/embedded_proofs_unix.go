@@ -7,8 +7,8 @@ import (
 	"errors"
 	"io/fs"
 
+	"github.com/transparency-dev/merkle/proof"
 	"github.com/transparency-dev/tessera/api/layout"
-	"github.com/transparency-dev/tessera/client"
 )
 
 // tile reads a tile as it was in a tree of any size that is published or smaller:
@@ -33,15 +33,11 @@ func (l *Embedded) Inclusion(ctx context.Context, index, size uint64) ([][32]byt
 	if err := checkIndex(index, size); err != nil {
 		return nil, err
 	}
-	b, err := client.NewProofBuilder(ctx, size, l.tile)
+	of, err := proof.Inclusion(index, size)
 	if err != nil {
 		return nil, err
 	}
-	path, err := b.InclusionProof(ctx, index)
-	if err != nil {
-		return nil, err
-	}
-	return hashes(path)
+	return l.nodes.path(ctx, l.tile, size, of)
 }
 
 // Consistency implements Log.
@@ -55,13 +51,9 @@ func (l *Embedded) Consistency(ctx context.Context, older, newer uint64) ([][32]
 	if older == 0 || older == newer {
 		return nil, nil
 	}
-	b, err := client.NewProofBuilder(ctx, newer, l.tile)
+	of, err := proof.Consistency(older, newer)
 	if err != nil {
 		return nil, err
 	}
-	path, err := b.ConsistencyProof(ctx, older, newer)
-	if err != nil {
-		return nil, err
-	}
-	return hashes(path)
+	return l.nodes.path(ctx, l.tile, newer, of)
 }

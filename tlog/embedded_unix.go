@@ -37,6 +37,7 @@ type Embedded struct {
 	reader  tessera.LogReader
 	awaiter *tessera.PublicationAwaiter
 	newest  atomic.Pointer[proof.Verified] // the last checkpoint that was read
+	nodes   nodes
 
 	mu     sync.RWMutex // held for reading by each Add
 	closed bool
