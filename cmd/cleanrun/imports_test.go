@@ -56,7 +56,7 @@ var mayImport = map[string][]string{
 	"tlog/proof":        {"internal/merkle", "receipt"},
 	"internal/runlog":   {"internal/dcbor", "internal/durable", "internal/regular", "journal", "receipt", "tlog/entry", "tlog/proof", "tlog/registry"},
 	"tlog/entry":        {"attest", "internal/dcbor", "journal", "receipt", "submission"},
-	"tlog/registry":     {"internal/dcbor", "internal/regular", "receipt", "tlog", "tlog/entry", "tlog/proof", "tlog/trillian", "tlog/witness"},
+	"tlog/registry":     {"internal/dcbor", "internal/merkle", "internal/regular", "receipt", "tlog", "tlog/entry", "tlog/proof", "tlog/trillian", "tlog/witness"},
 	"tlog/monitor":      {"internal/regular", "receipt", "tlog", "tlog/entry", "tlog/proof", "tlog/registry"},
 	"surface":           {"internal/dcbor"},
 	"surface/oci":       {"surface", "internal/regular"},

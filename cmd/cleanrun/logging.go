@@ -152,6 +152,8 @@ func logError(code int, where string, err error) error {
 		}
 	case errors.Is(err, registry.ErrUnavailable):
 		hint = "cleanrun log serve must be running there and its witnesses must answer; try again"
+	case errors.Is(err, registry.ErrChanged):
+		hint = "cleanrun log check names the first fault; restore the folder from a copy that it finds good"
 	case errors.Is(err, tlog.ErrInUse):
 		hint = "one process has the folder at a time: let cleanrun log serve have it, and name its URL"
 	case errors.Is(err, tlog.ErrNoLog):

@@ -33,6 +33,9 @@ var (
 	ErrUnavailable = errors.New("the log is not available")
 	ErrNoEntry     = errors.New("the log has no such entry")
 	ErrNoSeal      = errors.New("the log has no SEAL of this digest")
+	// ErrChanged is of a log whose entries are not those of the tree that it signed:
+	// somebody has changed them. Nothing can be added to it.
+	ErrChanged = errors.New("the log's entries are not those that were signed")
 )
 
 // A Registry adds entries to a log and proves them. Its methods may be called

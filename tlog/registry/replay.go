@@ -7,7 +7,10 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/cleanrun-dev/cleanrun/internal/merkle"
+	"github.com/cleanrun-dev/cleanrun/receipt"
 	"github.com/cleanrun-dev/cleanrun/tlog/entry"
+	"github.com/cleanrun-dev/cleanrun/tlog/witness"
 )
 
 // atOnce is how many entries are read before their signatures are checked, by
@@ -18,9 +21,24 @@ var errEnough = errors.New("enough entries")
 
 // replay reads the whole log into the ledger. Entries that contradict those before
 // them, or that nobody who is admitted has signed, are faults: what is logged
-// cannot be taken back, and one bad entry must not end the log.
+// cannot be taken back, and one bad entry must not end the log. But entries that are
+// not those of the signed tree do end it: a ledger of others would let in what
+// contradicts the log.
 func (s *Service) replay(ctx context.Context) error {
-	next := uint64(0)
+	log := s.log
+	if c, ok := log.(*witness.Cosigned); ok {
+		log = c.Log // a log can start while its witnesses do not answer
+	}
+	note, err := log.Checkpoint(ctx)
+	if err != nil {
+		return err
+	}
+	cp, err := s.open(note)
+	if err != nil {
+		return err
+	}
+	var tree merkle.Tree
+	next, root := uint64(0), tree.Root()
 	batch := make([][]byte, 0, atOnce)
 	flush := func() {
 		for i, c := range s.checked(batch) {
@@ -31,11 +49,14 @@ func (s *Service) replay(ctx context.Context) error {
 		}
 		batch = batch[:0]
 	}
-	err := s.log.Entries(ctx, 0, func(i uint64, statement []byte) error {
+	err = s.log.Entries(ctx, 0, func(i uint64, statement []byte) error {
 		if i != next {
 			return fmt.Errorf("got entry %d, want %d", i, next)
 		}
 		next++
+		if tree.Push(receipt.LeafHash(statement)); next == cp.Size {
+			root = tree.Root()
+		}
 		if batch = append(batch, statement); len(batch) == atOnce {
 			flush()
 		}
@@ -43,6 +64,12 @@ func (s *Service) replay(ctx context.Context) error {
 	})
 	if err != nil {
 		return err
+	}
+	if next < cp.Size {
+		return fmt.Errorf("got %d entries, want the %d that are signed", next, cp.Size)
+	}
+	if root != cp.Root {
+		return fmt.Errorf("%w: got root %x of %d entries, want %x", ErrChanged, root, cp.Size, cp.Root)
 	}
 	flush()
 	return nil
