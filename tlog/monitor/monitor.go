@@ -76,7 +76,9 @@ type Monitor struct {
 	source  Source
 	o       Options
 	ledger  *entry.Ledger
-	tree    *compact.Range   // of the entries that were read
+	tree    *compact.Range   // of the entries that the ledger has taken: those of newest, and more after an error
+	pending []Finding        // about entries after newest
+	begun   bool             // entries after newest were asked for, of a checkpoint that is among the claims
 	claims  []proof.Verified // not yet compared with the tree, by size
 	newest  *proof.Verified  // the largest that the tree has led to
 	keep    string           // note for the next monitor: not moved by a log that shows two trees
@@ -194,27 +196,45 @@ func split(a, b *proof.Verified, text string) Finding {
 	return Finding{ID: SplitView, Text: text, Evidence: [][]byte{a.Note(), b.Note()}}
 }
 
-// read goes through the entries up to a checkpoint. If they do not lead to its root,
-// the monitor stays where it was.
+// read goes through the entries up to a checkpoint. If the source fails on the way, the
+// next call goes on from there: what the ledger has taken must turn out to be of a
+// signed tree, or a log could show an entry once, to the monitor alone.
 func (m *Monitor) read(ctx context.Context, v *proof.Verified) ([]Finding, error) {
 	cp := v.Checkpoint()
 	if n := m.newest; n != nil && cp.Size == n.Checkpoint().Size && cp.Root != n.Checkpoint().Root {
 		return []Finding{split(n, v, fmt.Sprintf("two roots at size %d", cp.Size))}, nil
 	}
-	tree := ranges.NewEmptyRange(0)
-	if m.newest != nil {
-		tree = clone(m.tree)
+	if cp.Size < m.tree.End() {
+		return nil, fmt.Errorf("%w: %d were read, and the checkpoint has %d", ErrLost, m.tree.End(), cp.Size)
 	}
+	tree := clone(m.tree)
 	findings, claims, err := m.walk(ctx, tree, cp.Size, v)
+	findings = append(m.pending, findings...)
 	if err != nil {
+		m.tree, m.claims, m.pending = tree, claims, findings
+		m.begin(v)
 		return nil, err
 	}
 	if got := root(tree); got != cp.Root {
 		return m.differs(ctx, v, got)
 	}
-	m.tree, m.claims = tree, claims
+	m.tree, m.claims, m.pending, m.begun = tree, claims, nil, false
 	m.newest = v
 	return findings, nil
+}
+
+// begin keeps a checkpoint whose entries could not all be read: the next one must be of
+// the same tree.
+func (m *Monitor) begin(v *proof.Verified) {
+	if m.begun {
+		return
+	}
+	m.begun = true
+	at := slices.IndexFunc(m.claims, func(c proof.Verified) bool { return c.Checkpoint().Size > v.Checkpoint().Size })
+	if at < 0 {
+		at = len(m.claims)
+	}
+	m.claims = slices.Insert(slices.Clone(m.claims), at, *v)
 }
 
 // walk appends entries to the tree up to a size, and compares the claims on its way.
