@@ -118,9 +118,19 @@ func (p *reader) done() *PolicyError {
 	if err := p.log.Done(); err != nil {
 		return logLine(err)
 	}
+	for _, w := range p.log.Witnesses {
+		for _, k := range slices.Concat(p.Owners, p.Runners) {
+			if w.Key.IsKeyOf(k) {
+				return &PolicyError{Got: fmt.Sprintf("the key of %s as witness %s", k.Name(), w.Name), Want: "witnesses that are no owner and no runner", Hint: "who makes entries cannot attest when they were made"}
+			}
+		}
+	}
 	if len(p.log.Logs) > 0 {
 		p.Log = &p.log
 		return nil
+	}
+	if n := len(p.log.Witnesses); n > 0 {
+		return &PolicyError{Got: fmt.Sprintf("%d witness lines and no log line", n), Want: "the log that they witness", Hint: "without it nobody's cosignature would be asked for; cleanrun log init prints the line of a log"}
 	}
 	for _, word := range []string{requireInterval, requireFreshness} {
 		if p.given[word] {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/cleanrun-dev/cleanrun/internal/fixture"
+	"github.com/cleanrun-dev/cleanrun/receipt"
+	"github.com/cleanrun-dev/cleanrun/tlog/proof"
 	"github.com/cleanrun-dev/cleanrun/verify"
 )
 
@@ -25,6 +27,13 @@ func TestParsePolicy(t *testing.T) {
 	o, r := "owner "+owner.public.String()+"\n", "runner "+runner.public.String()+"\n"
 	log := fixture.NewLog("log.example/1", 1)
 	l, w := "log "+log.Key.Public().String()+"\n", log.Witnesses[0].Key().String()
+	witnessKey := func(s receipt.Signer) string {
+		c, err := proof.NewEd25519Cosigner(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Key().String()
+	}
 	cases := []struct {
 		name, text string
 		line       int
@@ -71,6 +80,9 @@ func TestParsePolicy(t *testing.T) {
 		{"quorum twice", o + l + "quorum none\nquorum none\n", 4},
 		{"RT79 one witness key under two names", o + l + "witness a " + w + "\nwitness b " + w + "\n", 4},
 		{"RT79 one key in two groups", o + l + "witness a " + w + "\ngroup g any a\ngroup h any a\n", 5},
+		{"RT79 the runner as witness", o + r + l + "witness a " + witnessKey(runner) + "\nquorum a\n", 0},
+		{"RT79 the owner as witness", o + r + l + "witness a " + witnessKey(owner) + "\nquorum a\n", 0},
+		{"a witness of no log", o + "witness a " + w + "\nquorum a\n", 0},
 		{"interval of 0", o + l + "quorum none\nrequire checkpoint-interval 0\n", 4},
 		{"interval above a year", o + l + "quorum none\nrequire checkpoint-interval 31536001\n", 4},
 		{"interval twice", o + l + "quorum none\nrequire checkpoint-interval 1\nrequire checkpoint-interval 1\n", 5},

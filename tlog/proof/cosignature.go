@@ -125,6 +125,10 @@ func (w WitnessKey) SameKey(other WitnessKey) bool {
 	return w.typ != 0 && w.typ == other.typ && w.raw == other.raw
 }
 
+// IsKeyOf reports whether it is an Ed25519 key that also signs other things, as k,
+// whatever their names.
+func (w WitnessKey) IsKeyOf(k receipt.PublicKey) bool { return w.ed.SameKey(k) }
+
 // Verify looks for the witness's cosignature of a checkpoint. The timestamp is in
 // seconds since 1970, or 0 of a witness that states no time (ML-DSA-44 only);
 // ok tells whether there is a cosignature. A line with the name and id of the key
