@@ -70,7 +70,7 @@ func (v *verifier) checkLogMembers() (string, error) {
 	case !in && registered && v.evidence.Final() == nil:
 		// Its verdict is INCONCLUSIVE, and an eval shows it to explain the next attempt.
 		v.killed = true
-		return "", skipped("registered, but killed: without a closing row there is no end that a log could hold")
+		return "", skipped("the start row names a registration, and there is no closing row: nothing proves that the run was registered, or that the log does not hold its end")
 	case !in && registered && v.policy != nil && v.policy.Log != nil:
 		return "", &undecided{"the run was registered in a log, and the bundle holds no proof of it", "ask for the bundle that cleanrun attest -log writes"}
 	case !in && registered:

@@ -350,7 +350,7 @@ func (v *verifier) assurance() *Assurance {
 	low := func(format string, args ...any) *Assurance { return &Assurance{L0, fmt.Sprintf(format, args...)} }
 	switch {
 	case v.killed:
-		return low("registered in a log and killed: its end is in none")
+		return low("it says that it was registered in a log and killed: nothing proves either")
 	case v.unproved:
 		return low("registered in a log, but the bundle holds no proof of it")
 	case l == nil:

@@ -49,7 +49,7 @@ type Result struct {
 	Owner     Signatory
 	Seal      Seal
 	Assurance Assurance
-	Killed    bool // registered in a log and killed, so that no log holds its end; never CLEAN
+	Killed    bool // says that it was registered in a log and killed, without proof; never CLEAN
 	// Checkpoints are those of a log that the policy pins; nil if it pins none, or
 	// the bundle is not logged.
 	Checkpoints []Checkpoint

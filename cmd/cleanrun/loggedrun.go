@@ -166,6 +166,9 @@ func logReceipt(l *runnersLog, signer receipt.Signer, dir string, b *receipt.Bun
 	case errors.Is(err, runlog.ErrNotRegistered):
 		return cli.Failf(cli.ExitUsage, "leave out -log, or run it again with run -log", "%s: %w", dir, err)
 	case errors.Is(err, runlog.ErrOpen):
+		if s, bad := runlog.Read(dir); bad == nil && s.Final != nil {
+			return cli.Failf(cli.ExitInvalid, "restore the journal as it was when the run ended", "%s: %w; but the run ended, and its end was sent to the log %s: rows were dropped since", dir, err, s.Log)
+		}
 		if warn != nil {
 			warn("%s: %v; its registration stays open in the log, and the receipt is written without a proof", dir, err)
 		}
