@@ -125,7 +125,7 @@ is in the log already gets the index that it has.
 
 A file that was sealed (task.sealed, b.sealed) is no entry: with -key, the owner's, a SEAL over its digest is signed and added.
 
-Exit codes: 0 all are in the log; 1 the log refuses one, and says why; 3 the log does not answer.`,
+Exit codes: 0 all are in the log; 1 the log refuses one, and says why, or a file is no entry; 3 the log does not answer.`,
 	JSON: true,
 	Flags: func(f *cli.Flags) {
 		v := &logAddFlags
@@ -153,7 +153,7 @@ Exit codes: 0 all are in the log; 1 the log refuses one, and says why; 3 the log
 		}
 		l, err := v.open(context.Background())
 		if err != nil {
-			return err
+			return unanswered(err)
 		}
 		defer l.Close()
 		type added struct {
@@ -200,6 +200,15 @@ func addError(where, file string, err error) error {
 	return logError(code, where, fmt.Errorf("%s: %w", file, err))
 }
 
+// unanswered gives the error of a log that does not answer its exit code.
+func unanswered(err error) error {
+	var own *cli.Error
+	if errors.Is(err, registry.ErrUnavailable) && errors.As(err, &own) {
+		return &cli.Error{Code: cli.ExitInconclusive, Err: own.Err, Hint: own.Hint}
+	}
+	return err
+}
+
 // statementOf reads an entry, or makes the SEAL of a sealed file.
 func statementOf(path, sign string) ([]byte, error) {
 	start, err := beginning(path, tlog.MaxEntry+1)
@@ -228,7 +237,7 @@ func statementOf(path, sign string) ([]byte, error) {
 	}
 	file, set, err := readSealed(path)
 	if err != nil && part {
-		return nil, cli.Failf(cli.ExitInvalid, "an entry is a COSE_Sign1 of spec/log.md; task.sealed and b.sealed are logged with -key", "%s: got neither an entry nor a sealed set: %w", path, err)
+		return nil, cli.Failf(cli.ExitInvalid, "an entry is a COSE_Sign1 of spec/log.md; task.sealed and b.sealed are logged with -key", "got neither an entry nor a sealed set: %w", err)
 	} else if err != nil {
 		return nil, err
 	}
@@ -287,7 +296,7 @@ nothing of owners and runners.`,
 		if p.Log == nil {
 			return cli.Failf(cli.ExitUsage, "cleanrun log init prints the line of a log", "%s: got no log line, want at least one", logPolicyFile)
 		}
-		fmt.Fprintln(e.Stdout, p.Log.String())
+		fmt.Fprint(e.Stdout, p.Log)
 		return nil
 	},
 }

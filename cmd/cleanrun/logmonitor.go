@@ -28,7 +28,7 @@ func pinnedLog(vkey string, p *verify.Policy) (receipt.PublicKey, error) {
 		return k, nil
 	}
 	if p == nil || p.Log == nil || len(p.Log.Logs) != 1 {
-		return receipt.PublicKey{}, cli.Failf(cli.ExitUsage, "the log's vkey says which one, or a policy with one log line", "whose signature the checkpoints must have is not said")
+		return receipt.PublicKey{}, cli.Failf(cli.ExitUsage, "give the log's vkey, which keygen -role log wrote beside the key (.pub), or a policy with one log line", "whose signature the checkpoints must have is not said")
 	}
 	return p.Log.Logs[0].Key, nil
 }
@@ -95,7 +95,7 @@ func checkLog(dir string, key receipt.PublicKey, p *verify.Policy) (uint64, erro
 		return 0, cli.Failf(cli.ExitInvalid, "a log's folder has the files of c2sp.org/tlog-tiles", "%w", err)
 	}
 	if err != nil {
-		return 0, cli.Failf(cli.ExitInvalid, "", "%w", err)
+		return 0, cli.Failf(cli.ExitInvalid, "the folder is not what was written or signed: keep it as it is, and compare it with a mirror", "%w", err)
 	}
 	o := monitor.Options{Log: key, Wait: math.MaxInt64}
 	if p != nil {
@@ -226,7 +226,7 @@ func duration(name, text string, without time.Duration) (time.Duration, error) {
 func watchLog(e *cli.Env, m *monitor.Monitor, state string, every time.Duration, once bool) error {
 	ctx, stop := untilStopped()
 	defer stop()
-	code := 0
+	code, said := 0, ""
 	var all []monitor.Finding
 	for {
 		found, err := m.Step(ctx)
@@ -263,8 +263,12 @@ func watchLog(e *cli.Env, m *monitor.Monitor, state string, every time.Duration,
 				code = cli.ExitInconclusive
 			}
 			return cli.Failf(code, "", "%w", err)
-		case err != nil:
+		case err != nil && err.Error() != said: // an outage is told once
 			e.Warn("%v", err)
+			said = err.Error()
+		case err == nil && said != "":
+			e.Warn("the log answers again: %d entries", m.Newest().Checkpoint().Size)
+			said = ""
 		}
 		if once {
 			return ended(e, m, all, code)

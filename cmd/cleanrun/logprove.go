@@ -30,7 +30,9 @@ var logProveCommand = &cli.Command{
   x.cose         the COSE receipt alone (RFC 9942)
   x.entry        the entry as it was signed
 
-Without -o it says what the entry is.`,
+Without -o it says what the entry is. Without -log-policy, which pins the log's key, the server's word for its key is taken.
+
+Exit codes: 0 proved; 1 the proof does not hold; 2 there is no such entry; 3 the log does not answer.`,
 	JSON: true,
 	Flags: func(f *cli.Flags) {
 		v := &logProveFlags
@@ -56,7 +58,7 @@ Without -o it says what the entry is.`,
 		}
 		l, err := v.open(context.Background())
 		if err != nil {
-			return err
+			return unanswered(err)
 		}
 		defer l.Close()
 		p, err := proveEntry(context.Background(), l, index)
@@ -64,7 +66,10 @@ Without -o it says what the entry is.`,
 			return cli.Failf(cli.ExitUsage, "", "%s: %w", l.where, err)
 		}
 		if err != nil {
-			return logError(cli.ExitInvalid, l.where, err)
+			return unanswered(logError(cli.ExitInvalid, l.where, err))
+		}
+		if v.policy == "" {
+			e.Warn("without -log-policy the log's key is the one that the server names: %s", l.Key())
 		}
 		switch ext {
 		case ".tlog-proof":

@@ -47,7 +47,7 @@ var surfaceCommand = &cli.Command{
 	Name:  "surface",
 	Short: "ask whether that content stands at that location, and whether the run wrote it",
 	Long: `Looks at a location in one source, and answers: true if an entry there matches, false only if everything was seen and read, else undetermined,
-with the reasons. Exit codes: 0 true, 4 false, 3 undetermined.
+with the reasons. Exit codes: 0 true, 4 false, 3 undetermined, 1 an observation that is none, 2 all else.
 
 The source is one of: a recorded run (-run), which alone knows who wrote, what was deleted again and what was there before; a folder (-folder); a
 tar file (-tar); an image in an OCI layout (-oci, -image); a bucket (-bucket file:///DIR); a file-system server of the Model Context Protocol
