@@ -39,15 +39,19 @@ func (f files) read(name string, limit int64) (b []byte, err error) {
 	return b, err
 }
 
-// either reads the partial file of a width, or the full one that took its place.
-func (f files) either(partial uint8, limit int64, name func(uint8) string) ([]byte, error) {
-	b, err := f.read(name(partial), limit)
+// either reads the partial file of a width, or the full one that took its place, and
+// tells the width of what it read.
+func (f files) either(partial uint8, limit int64, name func(uint8) string) (b []byte, width int, err error) {
+	b, err = f.read(name(partial), limit)
 	if partial > 0 && errors.Is(err, fs.ErrNotExist) {
 		if full, errFull := f.read(name(0), limit); !errors.Is(errFull, fs.ErrNotExist) {
-			return full, errFull
+			return full, perBundle, errFull
 		}
 	}
-	return b, err
+	if partial == 0 {
+		return b, perBundle, err
+	}
+	return b, int(partial), err
 }
 
 // ReadCheckpoint returns the published checkpoint.
@@ -57,26 +61,29 @@ func (f files) ReadCheckpoint(context.Context) ([]byte, error) {
 
 // ReadTile returns the hashes of a tile, at least as many as partial says (256 if 0).
 func (f files) ReadTile(_ context.Context, level, index uint64, partial uint8) ([]byte, error) {
-	return f.either(partial, maxTile, func(p uint8) string { return layout.TilePath(level, index, p) })
+	b, width, err := f.either(partial, maxTile, func(p uint8) string { return layout.TilePath(level, index, p) })
+	if err == nil && len(b) != width*32 {
+		err = fmt.Errorf("%s: got %d bytes, want %d", layout.TilePath(level, index, partial), len(b), width*32)
+	}
+	return b, err
 }
 
 // bundle returns the entries of bundle n in a tree of a size.
 func (f files) bundle(n, size uint64) ([][]byte, error) {
 	count := min(size-n*perBundle, perBundle)
-	b, err := f.either(uint8(count%perBundle), maxBundle, func(p uint8) string { return layout.EntriesPath(n, p) })
+	b, width, err := f.either(uint8(count%perBundle), maxBundle, func(p uint8) string { return layout.EntriesPath(n, p) })
 	if err != nil {
 		return nil, err
 	}
-	entries, err := splitBundle(b, int(count))
+	entries, err := splitBundle(b, width)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", layout.EntriesPath(n, uint8(count%perBundle)), err)
 	}
-	return entries, nil
+	return entries[:count], nil
 }
 
-// splitBundle takes an entry bundle of tlog-tiles apart. It returns the first
-// want entries, which may be fewer than there are: a bundle that is still filling
-// can be ahead of a checkpoint, but only by whole entries.
+// splitBundle takes an entry bundle of tlog-tiles apart, which has as many entries
+// as its name says. Who adds to a log puts the next entry behind the last one there.
 func splitBundle(b []byte, want int) ([][]byte, error) {
 	entries := make([][]byte, 0, perBundle)
 	for len(b) > 0 {
@@ -90,10 +97,10 @@ func splitBundle(b []byte, want int) ([][]byte, error) {
 		entries = append(entries, b[2:n:n])
 		b = b[n:]
 	}
-	if len(entries) < want {
+	if len(entries) != want {
 		return nil, fmt.Errorf("got %d entries in a bundle, want %d", len(entries), want)
 	}
-	return entries[:want], nil
+	return entries, nil
 }
 
 // Close gives the folder up.

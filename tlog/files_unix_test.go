@@ -135,3 +135,48 @@ func TestCheckBoundsFiles(t *testing.T) {
 		t.Errorf("got %q, %v, want the bundle of one entry", b, err)
 	}
 }
+
+// What stands behind the last entry of a bundle, or the last hash of a tile, is a fault:
+// what is added next would come after it.
+func TestNothingBehindTheLast(t *testing.T) {
+	dir, _, s := newLog(t)
+	l := openLog(t, dir, s)
+	for _, e := range []string{"one", "two"} {
+		if _, err := l.Add(t.Context(), []byte(e)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func() error { return l.Entries(t.Context(), 0, func(uint64, []byte) error { return nil }) }
+	if _, err := l.Wait(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(read(), l.Close()); err != nil {
+		t.Fatalf("control: %v", err)
+	}
+	for name, more := range map[string][]byte{"tile/entries/000.p/2": {0, 1, 'x'}, "tile/0/000.p/2": make([]byte, 32)} {
+		path := filepath.Join(dir, name)
+		good, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, append(bytes.Clone(good), more...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tlog.Check(t.Context(), dir, s.Public()); err == nil || !strings.HasPrefix(err.Error(), name+": got ") {
+			t.Errorf("%s: got %v", name, err)
+		}
+		l = openLog(t, dir, s)
+		if err := read(); strings.Contains(name, "entries") && err == nil {
+			t.Errorf("%s: all entries were read", name)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, good, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := tlog.Check(t.Context(), dir, s.Public()); n != 2 || err != nil {
+		t.Errorf("control: got %d, %v, want 2", n, err)
+	}
+}
