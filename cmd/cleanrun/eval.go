@@ -243,13 +243,14 @@ type evalReport struct {
 	Unattested int         `json:"unattested"` // 0 without -sign
 	Table      *eval.Table `json:"table"`
 	part       bool        // not of all tasks
+	log        string      // that attempts were registered in
 }
 
 func newEvalReport(s *eval.State, v evalOptions, sum eval.Summary) *evalReport {
 	t := eval.Tabulate(s, v.retries)
 	r := &evalReport{Dir: s.Dir, Benchmark: s.Plan.Benchmark, Agent: s.Plan.AgentName, Model: s.Plan.ModelName, Made: sum.Made, Errors: sum.Errors,
 		WallNs: int64(sum.Wall), Missing: t.States[eval.Missing], Table: t}
-	r.part = len(v.tasks) > 0
+	r.part, r.log = len(v.tasks) > 0, v.log.log
 	if v.sign != "" {
 		r.Unattested = t.States[eval.Unattested]
 	}
@@ -260,10 +261,17 @@ func (r *evalReport) print(e *cli.Env) error {
 	if e.JSON {
 		return e.PrintJSON(r)
 	}
-	next := fmt.Sprintf("cleanrun submit -sign runner.key -o SUBMISSION %s", r.Dir)
+	next := "cleanrun submit"
 	if r.part { // of the benchmark's tasks
-		next = fmt.Sprintf("cleanrun submit -partial -sign runner.key -o SUBMISSION %s", r.Dir)
+		next += " -partial"
 	}
+	switch {
+	case isURL(r.log):
+		next += " -log " + r.log + " -log-policy policy.txt"
+	case r.log != "":
+		next += " -log " + r.log + " -log-key log.key -log-policy policy.txt"
+	}
+	next += " -sign runner.key -o SUBMISSION " + r.Dir
 	if r.Missing > 0 {
 		next = "the same command makes what is missing"
 	}
