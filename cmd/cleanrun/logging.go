@@ -159,5 +159,8 @@ func logError(code int, where string, err error) error {
 	case errors.Is(err, tlog.ErrNoLog):
 		hint = "cleanrun log init makes a log"
 	}
-	return &cli.Error{Code: code, Err: fmt.Errorf("%s: %w", where, err), Hint: hint}
+	if !strings.HasPrefix(err.Error(), where+": ") { // the place is said once
+		err = fmt.Errorf("%s: %w", where, err)
+	}
+	return &cli.Error{Code: code, Err: err, Hint: hint}
 }

@@ -30,7 +30,7 @@ func (v *listenFlags) flags(f *cli.Flags) {
 func (v *listenFlags) serve(ctx context.Context, e *cli.Env, what string, h http.Handler) error {
 	l, err := net.Listen("tcp", v.listen)
 	if err != nil {
-		return err
+		return cli.Failf(cli.ExitUsage, "name another address with -listen; port 0 takes a free one", "%w", err)
 	}
 	url := "http://" + l.Addr().String()
 	if v.url != "" {

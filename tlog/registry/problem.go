@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/cleanrun-dev/cleanrun/internal/dcbor"
 	"github.com/cleanrun-dev/cleanrun/tlog/entry"
@@ -102,7 +103,7 @@ func parseProblem(status int, contentType string, body []byte) error {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusGatewayTimeout:
 		return fmt.Errorf("%w: %s: %.500q", ErrUnavailable, p.Title, p.Detail)
 	case http.StatusNotFound:
-		return fmt.Errorf("%w: %.500q", ErrNoEntry, p.Detail)
+		return fmt.Errorf("%w: %.500q", ErrNoEntry, strings.TrimPrefix(p.Detail, ErrNoEntry.Error()+": "))
 	}
 	return fmt.Errorf("the log answered %d %.100s: %.500q", status, p.Title, p.Detail)
 }
