@@ -228,6 +228,14 @@ func watchLog(e *cli.Env, m *monitor.Monitor, state string, every time.Duration,
 	defer stop()
 	code, said := 0, ""
 	var all []monitor.Finding
+	// stopped is the code of a monitor that was told to end: a log that did not answer
+	// at last is not one in which nothing was found.
+	stopped := func(code int) int {
+		if code == 0 && (said != "" || m.Newest() == nil) {
+			return cli.ExitInconclusive
+		}
+		return code
+	}
 	for {
 		found, err := m.Step(ctx)
 		if once {
@@ -257,7 +265,7 @@ func watchLog(e *cli.Env, m *monitor.Monitor, state string, every time.Duration,
 		case errors.Is(err, monitor.ErrLost):
 			return ended(e, m, all, cli.ExitInvalid)
 		case ctx.Err() != nil:
-			return ended(e, m, all, code)
+			return ended(e, m, all, stopped(code))
 		case err != nil && once:
 			if code == 0 {
 				code = cli.ExitInconclusive
@@ -275,7 +283,7 @@ func watchLog(e *cli.Env, m *monitor.Monitor, state string, every time.Duration,
 		}
 		select {
 		case <-ctx.Done():
-			return ended(e, m, all, code)
+			return ended(e, m, all, stopped(code))
 		case <-time.After(every):
 		}
 	}
