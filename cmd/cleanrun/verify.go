@@ -104,10 +104,14 @@ func readPolicy(path string) (*verify.Policy, error) {
 	policy, err := verify.ParsePolicy(text)
 	if err != nil {
 		var p *verify.PolicyError
-		if errors.As(err, &p) && p.Line > 0 {
-			return nil, cli.Failf(cli.ExitUsage, p.Hint, "%s:%d: got %s, want %s", path, p.Line, p.Got, p.Want)
+		if !errors.As(err, &p) {
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		return nil, fmt.Errorf("%s: %w", path, err)
+		at := path
+		if p.Line > 0 {
+			at = fmt.Sprintf("%s:%d", path, p.Line)
+		}
+		return nil, cli.Failf(cli.ExitUsage, p.Hint, "%s: got %s, want %s", at, p.Got, p.Want)
 	}
 	return policy, nil
 }
