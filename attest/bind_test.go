@@ -46,7 +46,8 @@ func TestBindRefuses(t *testing.T) {
 			s.Roots = append(s.Roots, scope.Root{Path: "/srv/data", Class: scope.Grant})
 		}},
 		{name: "a grant widened", id: attest.RefusedScope, set: func(s *contraband.Set) { s.Scope.Grants = grant }, start: func(s *journal.Start) {
-			s.Roots[len(s.Roots)-1].Mode = scope.WriteTree
+			i := slices.IndexFunc(s.Roots, func(r scope.Root) bool { return r.Class == scope.Grant })
+			s.Roots[i].Mode = scope.WriteTree
 		}},
 		{name: "a toolchain around the workspace", id: attest.RefusedScope, start: func(s *journal.Start) {
 			move(s, "/home/u/work")
