@@ -14,7 +14,7 @@ import (
 // the workspace. After an error some changes are made; calling it again makes the
 // rest.
 func Apply(runDir, workspace string) (applied, skipped []string, err error) {
-	upper, err := os.Open(filepath.Join(runDir, stateDir, "upper"))
+	upper, err := os.Open(UpperPath(runDir))
 	if err != nil {
 		return nil, nil, fmt.Errorf("sandbox: apply: %w", err)
 	}
@@ -36,3 +36,27 @@ func Apply(runDir, workspace string) (applied, skipped []string, err error) {
 	}
 	return list(done), list(left), err
 }
+
+// Changes lists what a finished run changed in its workspace, before Apply. The workspace
+// must be as it was when the run began.
+func Changes(runDir, workspace string) ([]overlay.Change, error) {
+	upper, err := os.Open(UpperPath(runDir))
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: changes: %w", err)
+	}
+	defer upper.Close()
+	lower, err := os.Open(workspace)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: changes: %w", err)
+	}
+	defer lower.Close()
+	changes, err := overlay.Changes(int(upper.Fd()), int(lower.Fd()))
+	if err != nil {
+		err = fmt.Errorf("sandbox: changes: %w", err)
+	}
+	return changes, err
+}
+
+// UpperPath is the folder in which a finished run left what Changes lists, at the same
+// paths.
+func UpperPath(runDir string) string { return filepath.Join(runDir, stateDir, "upper") }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"runtime"
+
+	"github.com/cleanrun-dev/cleanrun/internal/overlay"
 )
 
 // ErrUnsupported is wrapped by the error of Run on other systems than Linux.
@@ -29,6 +31,12 @@ func Run(context.Context, Config) (*Result, error) { return nil, unavailable() }
 func Apply(runDir, workspace string) (applied, skipped []string, err error) {
 	return nil, nil, unavailable()
 }
+
+// Changes returns an *Unavailable error.
+func Changes(runDir, workspace string) ([]overlay.Change, error) { return nil, unavailable() }
+
+// UpperPath is empty on this system.
+func UpperPath(runDir string) string { return "" }
 
 // Doctor says that the recorder needs Linux.
 func Doctor() []Check {

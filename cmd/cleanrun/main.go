@@ -21,7 +21,7 @@ var table = &cli.Table{
 func init() {
 	table.Commands = []*cli.Command{
 		quickstartCommand, keygenCommand, sealCommand, runCommand, evalCommand, attestCommand, verifyCommand,
-		fraudCommand, explainCommand, inspectCommand, surfaceCommand, discloseCommand, submitCommand, auditCommand, logCommand, lsCommand, watchCommand, storeCommand, pruneCommand,
+		fraudCommand, explainCommand, inspectCommand, scopeCommand, surfaceCommand, discloseCommand, submitCommand, auditCommand, logCommand, lsCommand, watchCommand, storeCommand, pruneCommand,
 		doctorCommand, completionCommand, manCommand, versionCommand,
 	}
 }

@@ -208,6 +208,9 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 		}
 	}
 	out := &ran{Result: res}
+	if o.ended != nil {
+		o.ended(dir)
+	}
 	if o.apply {
 		applied, left, err := sandbox.Apply(dir, c.Workspace)
 		err = errors.Join(err, sandbox.Scrub(c))

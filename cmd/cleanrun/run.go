@@ -25,9 +25,10 @@ type runOptions struct {
 	env                                  []string // variables to pass although they look like secrets
 	keep                                 keepFlags
 	phases                               phaseOptions
-	hidden                               []string        // more paths that the run must not find
-	promptFile                           bool            // show the prompt at sandbox.PromptPath
-	tools                                func() []string // folders of tools; nil asks for them
+	hidden                               []string         // more paths that the run must not find
+	promptFile                           bool             // show the prompt at sandbox.PromptPath
+	tools                                func() []string  // folders of tools; nil asks for them
+	ended                                func(dir string) // is told the run folder before anything is applied
 	command                              []string
 	logging                              runLogging
 	stdin                                io.Reader

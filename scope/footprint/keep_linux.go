@@ -1,0 +1,63 @@
+package footprint
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// kept takes what the system keeps of a file beside what Go shows.
+func kept(e *Entry, st fs.FileInfo) {
+	if s, ok := st.Sys().(*syscall.Stat_t); ok {
+		e.UID, e.GID, e.Links = s.Uid, s.Gid, uint64(s.Nlink)
+		e.Stamp = s.Ctim.Nano()
+	}
+}
+
+// attributes digests the user's attributes and the capabilities of an open file. An
+// overlay's own attributes are none of the file.
+func attributes(f *os.File) (sum [32]byte, err error) {
+	fd := int(f.Fd())
+	size, err := unix.Flistxattr(fd, nil)
+	if err == unix.ENOTSUP || err == nil && size == 0 {
+		return sum, nil
+	}
+	if err != nil {
+		return sum, &fs.PathError{Op: "listxattr", Path: f.Name(), Err: err}
+	}
+	list := make([]byte, size)
+	if size, err = unix.Flistxattr(fd, list); err != nil {
+		return sum, &fs.PathError{Op: "listxattr", Path: f.Name(), Err: err}
+	}
+	h := sha256.New()
+	some := false
+	names := bytes.Split(bytes.TrimSuffix(list[:size], []byte{0}), []byte{0})
+	slices.SortFunc(names, bytes.Compare)
+	for _, raw := range names {
+		name := string(raw)
+		if (!strings.HasPrefix(name, "user.") || strings.HasPrefix(name, "user.overlay.")) && name != "security.capability" {
+			continue
+		}
+		value := make([]byte, 64<<10) // the kernel's bound
+		n, err := unix.Fgetxattr(fd, name, value)
+		if err != nil {
+			return sum, &fs.PathError{Op: "getxattr", Path: f.Name(), Err: err}
+		}
+		for _, part := range [][]byte{raw, value[:n]} {
+			h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+			h.Write(part)
+		}
+		some = true
+	}
+	if some {
+		sum = [32]byte(h.Sum(nil))
+	}
+	return sum, nil
+}
