@@ -17,12 +17,12 @@ import (
 
 // scopeFlags are what the scope command is given.
 type scopeFlags struct {
-	roots, allow, env    []string
-	gate                 bool
-	out, record, backend string
+	roots, allow, env               []string
+	gate                            bool
+	workspace, out, record, backend string
 }
 
-var scopeArgs scopeFlags
+var scopeArgs = scopeFlags{workspace: "."}
 
 var scopeCommand = &cli.Command{
 	Name:   "scope",
@@ -30,7 +30,7 @@ var scopeCommand = &cli.Command{
 	Dashed: true,
 	JSON:   true,
 	Fail:   cli.ExitRunner,
-	Long: `Runs CMD under the recorder, with the current folder as its workspace, and compares what it changed with what it may change: the paths
+	Long: `Runs CMD under the recorder, on a workspace, the current folder, and compares what it changed with what it may change: the paths
 that -allow names. What it changed is in the real folder afterwards, as with run -apply, whatever the result.
 
 Two observers must agree: the workspace's final state, seen from outside the sandbox, and the journaled writes. A path out of the footprint that
@@ -51,6 +51,7 @@ The exit code is CMD's; failures of scope itself are 125. With -gate, if CMD suc
 that cannot be told. Without -gate the result is only reported: on stderr, with -json on stdout (CMD's output is on stderr then), with -o in a file.`,
 	Flags: func(f *cli.Flags) {
 		v := &scopeArgs
+		f.String(&v.workspace, "workspace", "workspace `folder`, by default the current one")
 		f.Strings(&v.roots, "root", "`folder` outside the workspace to watch too")
 		f.Strings(&v.allow, "allow", "`glob` of what may change")
 		f.Bool(&v.gate, "gate", "a change out of the footprint makes the exit code 4, one that cannot be told 3")
@@ -93,7 +94,7 @@ func (v *scopeFlags) run(e *cli.Env) error {
 			return cli.Failf(cli.ExitRunner, "name a new file", "-o %s exists", v.out)
 		}
 	}
-	workspace, err := folderOf(".")
+	workspace, err := folderOf(v.workspace)
 	if err != nil {
 		return err
 	}
@@ -143,14 +144,19 @@ func (v *scopeFlags) run(e *cli.Env) error {
 	if err := v.print(e, rep); err != nil {
 		return err
 	}
+	return rep.exit()
+}
+
+// exit is the result as an exit code: the command's own failure is never masked.
+func (r *scopeReport) exit() error {
 	switch {
-	case res.Code != 0:
-		return cli.Exit(res.Code) // never masked
-	case rep.Error != "":
-		return cli.Failf(cli.ExitRunner, "run it again; what CMD changed is in the workspace", "%s", rep.Error)
-	case v.gate && rep.Outcome == footprint.Outside:
+	case r.Code != 0:
+		return cli.Exit(r.Code)
+	case r.Error != "":
+		return cli.Failf(cli.ExitRunner, "run it again; what CMD changed is in the workspace", "%s", r.Error)
+	case r.Gate && r.Outcome == footprint.Outside:
 		return cli.Exit(cli.ExitDirty)
-	case v.gate && rep.Outcome != footprint.Within:
+	case r.Gate && r.Outcome != footprint.Within:
 		return cli.Exit(cli.ExitInconclusive)
 	}
 	return nil

@@ -147,12 +147,13 @@ func (r *scopeReport) judge(p footprint.Policy, s *finalState, record string) {
 		r.Error = cmp.Or(r.Error, fmt.Sprintf("the journal cannot be read: %v", err))
 		return
 	}
+	inside := ev.summary.Start.Workspace // as the run saw it: without namespaces, a copy
 	seen := footprint.Evidence{Root: s.workspace, Existed: func(p string) bool { return s.first.Find(p) != nil },
-		Changes: s.changes, Writes: writesIn(ev, s.workspace), Drift: s.drift, Gaps: s.gaps}
+		Changes: s.changes, Writes: writesIn(ev, inside), Drift: s.drift, Gaps: s.gaps}
 	python := &pythons{avoid: []string{s.workspace, record}, path: os.Getenv("PATH"), found: map[int]string{}}
 	if root, err := os.OpenRoot(s.workspace); err == nil {
 		defer root.Close()
-		seen.Compiled = func(c footprint.Compiled) string { return compiledFrom(root, s.workspace, c, python) }
+		seen.Compiled = func(c footprint.Compiled) string { return compiledFrom(root, inside, c, python) }
 	} else {
 		seen.Compiled = func(footprint.Compiled) string { return err.Error() }
 	}
