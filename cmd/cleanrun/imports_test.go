@@ -36,6 +36,7 @@ var mayImport = map[string][]string{
 	"internal/prune":    {"internal/vault", "journal"},
 	"disclosure":        {"internal/dcbor", "journal"},
 	"scope":             {"internal/dcbor"},
+	"scope/footprint":   {"internal/regular"},
 	"journal":           {"internal/dcbor", "internal/durable", "internal/merkle", "internal/regular", "scope"},
 	"contraband":        {"internal/dcbor", "scope"},
 	"internal/canon":    {"contraband"},
@@ -67,7 +68,7 @@ var mayImport = map[string][]string{
 }
 
 // pure packages build for js/wasm and know no clock, network, process or log.
-var pure = []string{"attest", "compact", "contraband", "scope", "receipt", "verify", "journal", "submission", "disclosure", "tlog/entry", "tlog/proof"}
+var pure = []string{"attest", "compact", "contraband", "scope", "scope/footprint", "receipt", "verify", "journal", "submission", "disclosure", "tlog/entry", "tlog/proof"}
 
 var forbidden = []string{"net", "net/http", "os/exec", "log", "log/slog",
 	"github.com/sigstore/sigstore", "google.golang.org/protobuf", "github.com/google/trillian", "github.com/in-toto/attestation"}

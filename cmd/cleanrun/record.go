@@ -20,7 +20,8 @@ import (
 	"github.com/cleanrun-dev/cleanrun/seal"
 )
 
-// doRun records one command and returns the folder it recorded into.
+// doRun records one command and returns the folder it recorded into. A run that ended and
+// could not be applied is returned with the error.
 func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, string, error) {
 	c := sandbox.Config{Command: o.command, Observe: o.observe, Stdin: o.stdin, Stdout: o.stdout, Stderr: o.stderr,
 		HiddenHints: homes()}
@@ -215,7 +216,7 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 		applied, left, err := sandbox.Apply(dir, c.Workspace)
 		err = errors.Join(err, sandbox.Scrub(c))
 		if err != nil {
-			return nil, "", fmt.Errorf("%w (the run itself is in %s)", err, dir)
+			return out, dir, fmt.Errorf("%w (the run itself is in %s)", err, dir)
 		}
 		out.applied = len(applied)
 		if warn != nil {

@@ -102,7 +102,12 @@ func (v *scopeFlags) run(e *cli.Env) error {
 	if err != nil {
 		return err
 	}
-	defer remove()
+	keep := false // a recording that an error names
+	defer func() {
+		if !keep {
+			remove()
+		}
+	}()
 	var others []watched
 	for _, r := range v.roots {
 		w, err := watchFolder(r, workspace, filepath.Dir(record))
@@ -131,8 +136,10 @@ func (v *scopeFlags) run(e *cli.Env) error {
 		if neverRan(failed) {
 			return failed
 		}
-		rep.Error = failed.Error()
-		return errors.Join(v.print(e, rep), failed)
+		keep = true
+		if rep.Error = failed.Error(); res == nil {
+			return errors.Join(v.print(e, rep), failed)
+		}
 	}
 	rep.Code, rep.Run = res.Code, v.record
 	rep.Cancelled = res.Outcome.String() == "cancelled"

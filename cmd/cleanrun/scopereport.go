@@ -140,7 +140,11 @@ func layersDiffer(lower, upper *os.Root, p string) (string, error) {
 // judge judges the workspace.
 func (r *scopeReport) judge(p footprint.Policy, s *finalState, record string) {
 	if s.err != nil {
-		r.Error = fmt.Sprintf("the workspace could not be looked at after the run, twice: %v", s.err)
+		// Without the final state nobody knows what was restored: no finding would be sure.
+		why := fmt.Sprintf("the workspace could not be looked at after the run, twice: %v", s.err)
+		r.Error = cmp.Or(r.Error, why)
+		r.Roots = append(r.Roots, footprint.Judge(p, footprint.Evidence{Root: s.workspace, Gaps: []footprint.Gap{{Path: ".", Reason: why}}}))
+		return
 	}
 	ev, err := readRunDir(record, "")
 	if err != nil {
