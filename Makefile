@@ -20,13 +20,15 @@ vet:
 
 # verify and what it rests on run anywhere; the recorder is Linux only.
 cross:
-	GOOS=js GOARCH=wasm $(GO) build ./verify ./attest ./contraband ./receipt ./scope ./submission ./disclosure ./tlog/entry ./tlog/proof
+	GOOS=js GOARCH=wasm $(GO) build ./verify ./attest ./contraband ./receipt ./scope ./scope/footprint ./submission ./disclosure ./tlog/entry ./tlog/proof
 	@if command -v node >/dev/null; then \
 	  GOOS=js GOARCH=wasm $(GO) test -exec="$$($(GO) env GOROOT)/lib/wasm/go_js_wasm_exec" -run 'TamperVectors|ExitCodes' ./verify; \
 	else echo "cross: no node here: verify is built for js/wasm, not run"; fi
 	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/cleanrun
 	GOOS=windows GOARCH=amd64 $(GO) build -o /dev/null ./cmd/cleanrun
 	GOOS=darwin GOARCH=arm64 $(GO) test -c -o /dev/null ./surface
+	GOOS=darwin GOARCH=arm64 $(GO) test -c -o /dev/null ./scope/footprint
+	GOOS=windows GOARCH=amd64 $(GO) test -c -o /dev/null ./scope/footprint
 	GOOS=windows GOARCH=amd64 $(GO) test -c -o /dev/null ./surface
 
 unit:

@@ -160,7 +160,7 @@ func (r *scopeReport) exit() error {
 	case r.Code != 0:
 		return cli.Exit(r.Code)
 	case r.Error != "":
-		return cli.Failf(cli.ExitRunner, "run it again; what CMD changed is in the workspace", "%s", r.Error)
+		return cli.Failf(cli.ExitRunner, "correct what it names, and run it again", "%s", r.Error)
 	case r.Gate && r.Outcome == footprint.Outside:
 		return cli.Exit(cli.ExitDirty)
 	case r.Gate && r.Outcome != footprint.Within:
