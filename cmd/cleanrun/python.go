@@ -20,12 +20,18 @@ type pythons struct {
 	avoid []string // folders
 	path  string   // PATH
 	found map[int]string
+	spent time.Duration
 }
 
 // compileScript compiles the module on its standard input and compares bytes. It executes
-// nothing of it and loads no file but those of the interpreter: -I and -S leave out the
+// nothing of it, takes 2 GiB at most, and loads no file but those of the interpreter: -I and -S leave out the
 // environment, the user's folder, the current folder and all .pth files.
 const compileScript = `import sys, json, base64, marshal, importlib.util
+try:
+    import resource
+    resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+except (ImportError, ValueError, OSError):
+    pass
 q = json.load(sys.stdin)
 if sys.version_info[:2] != (3, q["minor"]) or sys.implementation.name != "cpython":
     sys.exit("other")
@@ -36,8 +42,11 @@ c = compile(base64.b64decode(q["source"]), q["path"], "exec", dont_inherit=True,
 sys.exit(0 if marshal.dumps(c) == b[16:] else "differs")
 `
 
-// compileTime bounds one compilation.
-const compileTime = 60 * time.Second
+// compileTime bounds one compilation, allTime those of a run.
+const (
+	compileTime = 60 * time.Second
+	allTime     = 10 * time.Minute
+)
 
 // compare says why compiled is not what source compiles to, "" if it is.
 func (p *pythons) compare(c footprint.Compiled, path string, source, compiled []byte) string {
@@ -57,7 +66,12 @@ func (p *pythons) compare(c footprint.Compiled, path string, source, compiled []
 	if err != nil {
 		return err.Error()
 	}
+	if p.spent > allTime {
+		return "its source was not compiled: the time for that was over"
+	}
+	began := time.Now()
 	said, err := ask(python, string(question))
+	p.spent += time.Since(began)
 	switch {
 	case err == nil:
 		return ""

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
 	"github.com/cleanrun-dev/cleanrun/internal/durable"
+	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/sandbox"
 	"github.com/cleanrun-dev/cleanrun/scope/footprint"
 )
@@ -98,6 +99,9 @@ func (v *scopeFlags) run(e *cli.Env) error {
 	if err != nil {
 		return err
 	}
+	if workspace == filepath.VolumeName(workspace)+string(filepath.Separator) {
+		return cli.Failf(cli.ExitRunner, "cd into a project folder, or name one with -workspace", "the workspace is %s: a workspace must be bounded", workspace)
+	}
 	record, remove, err := v.recording(workspace)
 	if err != nil {
 		return err
@@ -142,14 +146,16 @@ func (v *scopeFlags) run(e *cli.Env) error {
 		}
 	}
 	rep.Code, rep.Run = res.Code, v.record
-	rep.Cancelled = res.Outcome.String() == "cancelled"
+	rep.Cancelled = res.Outcome == journal.Cancelled
 	rep.judge(policy, s, record)
 	for _, o := range others {
 		rep.walked(policy, o)
 	}
 	rep.conclude()
-	if err := v.print(e, rep); err != nil {
+	if err := v.print(e, rep); err != nil && rep.Code == 0 {
 		return err
+	} else if err != nil {
+		e.Warn("%v", err)
 	}
 	return rep.exit()
 }

@@ -113,10 +113,10 @@ func (s *finalState) compare(runDir string) error {
 
 // gone lists what was below a folder that is gone.
 func (s *finalState) gone(dir string) (out []footprint.Change) {
-	for _, e := range s.first.Entries {
-		if strings.HasPrefix(e.Path, dir+"/") {
-			out = append(out, footprint.Change{Path: e.Path, Kind: footprint.Deleted})
-		}
+	all := s.first.Entries
+	i, _ := slices.BinarySearchFunc(all, dir+"/", func(e footprint.Entry, p string) int { return strings.Compare(e.Path, p) })
+	for ; i < len(all) && strings.HasPrefix(all[i].Path, dir+"/"); i++ {
+		out = append(out, footprint.Change{Path: all[i].Path, Kind: footprint.Deleted})
 	}
 	return out
 }
@@ -139,16 +139,17 @@ func layersDiffer(lower, upper *os.Root, p string) (string, error) {
 
 // judge judges the workspace.
 func (r *scopeReport) judge(p footprint.Policy, s *finalState, record string) {
+	ev, err := readRunDir(record, "")
+	if err != nil {
+		r.Error = cmp.Or(r.Error, fmt.Sprintf("the journal cannot be read: %v", err))
+		return
+	}
+	r.Left = leftIn(ev)
 	if s.err != nil {
 		// Without the final state nobody knows what was restored: no finding would be sure.
 		why := fmt.Sprintf("the workspace could not be looked at after the run, twice: %v", s.err)
 		r.Error = cmp.Or(r.Error, why)
 		r.Roots = append(r.Roots, footprint.Judge(p, footprint.Evidence{Root: s.workspace, Gaps: []footprint.Gap{{Path: ".", Reason: why}}}))
-		return
-	}
-	ev, err := readRunDir(record, "")
-	if err != nil {
-		r.Error = cmp.Or(r.Error, fmt.Sprintf("the journal cannot be read: %v", err))
 		return
 	}
 	inside := ev.summary.Start.Workspace // as the run saw it: without namespaces, a copy
@@ -170,7 +171,6 @@ func (r *scopeReport) judge(p footprint.Policy, s *finalState, record string) {
 		res.Gaps = append(res.Gaps, footprint.Gap{Path: s.workspace, Reason: fmt.Sprintf("the recorder found %d changes that no write explains", sum.Final.Delta.Unexplained)})
 	}
 	r.Roots = append(r.Roots, res)
-	r.Left = leftIn(ev)
 }
 
 // walked judges a folder that the run cannot change.
@@ -239,7 +239,7 @@ func writesIn(ev *events, root string) (out []footprint.Write) {
 func changes(r *journal.Row) bool {
 	switch r.Op {
 	case journal.OpOpen:
-		return r.Flags&(journal.FlagWrite|journal.FlagCreate|journal.FlagTrunc) != 0
+		return r.Flags&journal.FlagCreate != 0 || r.Flags&(journal.FlagWrite|journal.FlagTrunc) != 0 && r.Flags&journal.FlagPseudo == 0
 	case journal.OpUnlink, journal.OpRename, journal.OpLink, journal.OpSymlink, journal.OpMkdir, journal.OpMknod, journal.OpTruncate,
 		journal.OpChmod, journal.OpChown, journal.OpUtime, journal.OpXattr, journal.OpBind:
 		return true
@@ -308,7 +308,11 @@ func (r *scopeReport) text(out io.Writer) {
 		n += len(root.Outside)
 	}
 	fmt.Fprintf(&b, "cleanrun: footprint %s", strings.ToUpper(r.Outcome.String()))
-	if n > 0 {
+	switch n {
+	case 0:
+	case 1:
+		b.WriteString(": 1 path out of it")
+	default:
 		fmt.Fprintf(&b, ": %d paths out of it", n)
 	}
 	b.WriteByte('\n')
@@ -352,6 +356,8 @@ func (r *scopeReport) text(out io.Writer) {
 		left = append(left, fmt.Sprintf("p%d %s", p.Process, quotePath(p.Program)))
 	}
 	lines("ended", left)
-	lines("error", slices.DeleteFunc([]string{r.Error}, func(s string) bool { return s == "" }))
+	if r.Error != "" && r.Code != 0 { // else it is the command's own error
+		lines("error", []string{r.Error})
+	}
 	io.WriteString(out, b.String())
 }

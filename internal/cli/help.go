@@ -11,7 +11,7 @@ func (t *Table) usage(w io.Writer) {
 	for _, c := range t.Commands {
 		fmt.Fprintf(w, "  %-11s %s\n", c.Name, c.Short)
 	}
-	fmt.Fprintf(w, "\n%s help COMMAND says more. Exit codes: 0 verified CLEAN or done, 1 INVALID, 2 usage or unreadable input,\n3 INCONCLUSIVE or cannot decide, 4 verified DIRTY. run passes its command's code through; its own failures are 125.\n", t.Program)
+	fmt.Fprintf(w, "\n%s help COMMAND says more. Exit codes: 0 verified CLEAN or done, 1 INVALID, 2 usage or unreadable input,\n3 INCONCLUSIVE or cannot decide, 4 verified DIRTY. run and scope pass their command's code through; their own failures are 125.\n", t.Program)
 }
 
 // Synopsis is the command's usage line.
