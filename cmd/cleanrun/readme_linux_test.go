@@ -159,7 +159,7 @@ func TestReadmeLog(t *testing.T) {
 }
 
 // TestReadmeBenchmark types what README.md says under "A whole benchmark", on
-// three of the tasks.
+// three of the tasks with one trial of each.
 func TestReadmeBenchmark(t *testing.T) {
 	needRecorder(t)
 	need(t, "go", "python3")
@@ -172,8 +172,12 @@ func TestReadmeBenchmark(t *testing.T) {
 	_, lines, begins := strings.Cut(block, "from above:\n\n")
 	_, sample, shown := strings.Cut(after, "against each other:\n\n")
 	sample, _, _ = strings.Cut(sample, "\n\nThe cheat copied")
+	sample = strings.ReplaceAll(sample, " x 3 trials", " x 1 trial")
 	if !found || !ends || !begins || !shown || strings.Count(lines, "./cleanrun ") != 4 {
 		t.Fatalf("README.md has no flow of a whole benchmark:\n%s", block)
+	}
+	if lines = strings.Replace(lines, " -trials 3 ", " -trials 1 ", 1); !strings.Contains(lines, " -trials 1 ") {
+		t.Fatal("README.md's eval has no three trials")
 	}
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
