@@ -50,6 +50,8 @@ type (
 		// Opened controls: for each, its layer-1 value s, so that Control(s) is
 		// in the sealed set and RunDigest(salt, s) in the entries. Sorted.
 		Controls []byte
+		// What the sealed set asks to show; nil, and then left out, for nothing.
+		Openings *Openings
 	}
 )
 
@@ -124,11 +126,19 @@ func (e *Entry) appendFields(b []byte) []byte {
 
 // Append appends the encoded trailer to b.
 func (t *Trailer) Append(b []byte) []byte {
-	b = appendHead(b, majorArray, 4)
+	fields := uint64(4)
+	if t.Openings != nil {
+		fields++
+	}
+	b = appendHead(b, majorArray, fields)
 	b = appendBytes(b, t.Tree[:])
 	b = appendHead(b, majorUint, uint64(t.Depth))
 	b = appendHead(b, majorUint, t.Digests)
-	return appendBytes(b, t.Controls)
+	b = appendBytes(b, t.Controls)
+	if t.Openings != nil {
+		b = t.Openings.append(b)
+	}
+	return b
 }
 
 func appendBytes(b, s []byte) []byte {

@@ -34,6 +34,7 @@ const (
 	RuleNoDigests = "no-digest" // content that must have a digest has none
 	RuleTree      = "tree"      // the prefix-bucket tree is not the one of the entries
 	RuleControls  = "controls"  // opened controls of a wrong length, unsorted or repeated
+	RuleOpenings  = "openings"  // an opening that opens nothing, or is unsorted or repeated
 )
 
 // An EvidenceError says which rule a pack breaks, and where.
@@ -98,6 +99,9 @@ func read(pack []byte, checkTree func(*Evidence) error) (*Evidence, error) {
 	}
 	if err := sortedUnique(t.Controls, 32); err != nil {
 		return nil, &EvidenceError{Rule: RuleControls, Got: err.Error(), Want: "32-byte values, sorted and unique"}
+	}
+	if err := ev.checkOpenings(); err != nil {
+		return nil, err
 	}
 	return ev, nil
 }

@@ -81,6 +81,19 @@ func TestAppendEqualsCodec(t *testing.T) {
 		}
 		check(t, &it, it.Append(nil))
 		tr := attest.Trailer{Depth: uint8(rng.Uint32()), Digests: number(), Controls: text(500)}
+		check(t, &struct {
+			_        struct{} `cbor:",toarray"`
+			Tree     [32]byte
+			Depth    uint8
+			Digests  uint64
+			Controls []byte
+		}{Depth: tr.Depth, Digests: tr.Digests, Controls: tr.Controls}, tr.Append(nil))
+		content := text(200)
+		tr.Openings = &attest.Openings{
+			Paths:  []attest.OpenedPath{{Path: "/w/a", Key: [32]byte{byte(rng.Uint32())}, Compiled: rng.IntN(2) == 0}},
+			Rows:   []attest.OpenedRow{{Seq: number(), Detail: text(90)}, {Seq: number(), Content: &content}},
+			Marker: text(40),
+		}
 		check(t, &tr, tr.Append(nil))
 	}
 	h := attest.Header{Version: attest.EvidenceVersion, Rows: 70000}

@@ -3,6 +3,8 @@ package attest
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/cleanrun-dev/cleanrun/internal/dcbor"
 )
 
 // A sequence walks the items of a pack without copying: byte strings that it
@@ -182,8 +184,14 @@ func (s *sequence) entry(it *item) error {
 }
 
 func (s *sequence) trailer() (t Trailer, err error) {
-	if err = s.array(4, "the trailer"); err != nil {
+	at := s.at
+	fields, err := s.head(majorArray, "the trailer")
+	if err != nil {
 		return t, err
+	}
+	if fields != 4 && fields != 5 {
+		s.at = at
+		return t, s.fail(fmt.Sprintf("an array of %d", fields), "the trailer, an array of 4 or 5")
 	}
 	if t.Tree, err = s.hash("the tree's root"); err != nil {
 		return t, err
@@ -201,6 +209,14 @@ func (s *sequence) trailer() (t Trailer, err error) {
 	}
 	if t.Controls, err = s.bytes("the opened controls"); err != nil {
 		return t, err
+	}
+	if fields == 5 {
+		t.Openings = new(Openings)
+		rest, err := dcbor.UnmarshalFirst(s.data[s.at:], t.Openings)
+		if err != nil {
+			return t, s.fail(err.Error(), "openings")
+		}
+		s.at = len(s.data) - len(rest)
 	}
 	if s.at != len(s.data) {
 		return t, s.fail(fmt.Sprintf("%d bytes more", len(s.data)-s.at), "the end after the trailer")

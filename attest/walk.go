@@ -25,6 +25,7 @@ type Evidence struct {
 	first   []byte // bytes of row 0
 	entries merkle.Tree
 	graded  graded
+	named   named
 
 	marks   []int               // where in pack each stride-th item begins
 	bases   []base              // entries that hold digests of their own, in order

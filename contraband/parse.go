@@ -38,6 +38,8 @@ const (
 	RuleChannels   Rule = "channels"     // unknown role, unsorted, repeated
 	RuleCounts     Rule = "counts"       // sources or uncovered
 	RulePhases     Rule = "phases"       // commands, places, reward rule or guarded paths
+	RuleFootprint  Rule = "footprint"    // patterns
+	RuleExpect     Rule = "expect"       // named path, template, line or place of the reply
 	RuleKept       Rule = "kept"         // above 10
 	RuleLength     Rule = "length"       // a list that is not whole digests
 	RulePadding    Rule = "padding"      // a list that is no power of two of at least 16
@@ -145,6 +147,12 @@ func (s *Set) check(controls func() error) error {
 		return err
 	}
 	if err := CheckPhases(s.Phases); err != nil {
+		return err
+	}
+	if err := CheckFootprint(s.Footprint); err != nil {
+		return err
+	}
+	if err := CheckExpect(s.Expect, s.Scope.Grants); err != nil {
 		return err
 	}
 	if s.Kept > 10 {

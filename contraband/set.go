@@ -38,6 +38,9 @@ type Set struct {
 	Kept       uint8     `cbor:"19,keyasint"` // tenths of the novel part that baseline subtraction left, rounded down, 0..10
 	Small      bool      `cbor:"20,keyasint"` // the owner says: no whole object and fewer than 8 items, before padding; see TooSmall
 	Phases     *Phases   `cbor:"21,keyasint"` // what runs beside the agent; null: the runner may choose
+
+	Footprint *Footprint `cbor:"22,keyasint,omitempty"` // what the run may change; absent: the owner does not say
+	Expect    *Expect    `cbor:"23,keyasint,omitempty"` // what must happen with a named path; absent: nothing
 }
 
 // Scope as the task states it. The workspace is named, not located: its path

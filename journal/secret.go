@@ -20,6 +20,7 @@ const (
 	secretSalt  = "cleanrun/journal/secret/v1"
 	pathKeyInfo = "path-key"
 	saltInfo    = "row-salt" // followed by the row's number, 8 bytes big endian
+	markerInfo  = "marker"
 	commitLabel = "cleanrun/journal/commit/v1\x00"
 )
 
@@ -48,6 +49,12 @@ func (s Secret) PathKey() (k scope.PathKey) {
 func (s Secret) Salt(seq uint64) (salt [32]byte) {
 	newExpander(s).salt(seq, &salt)
 	return salt
+}
+
+// Marker returns the seed of the run's marker (package expect).
+func (s Secret) Marker() (seed [32]byte) {
+	newExpander(s).expand([]byte(markerInfo), &seed)
+	return seed
 }
 
 // expander computes HKDF-Expand for 32 bytes, which is one HMAC over

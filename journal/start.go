@@ -40,6 +40,9 @@ type Start struct {
 	Model        string  `cbor:"20,keyasint"` // asserted by the runner
 	// Phases say what runs beside the agent; null in a run of an agent alone.
 	Phases *Phases `cbor:"21,keyasint"`
+	// Marker is what binds the marker of a planted file, 32 bytes (spec/expect.md);
+	// nil if nothing is planted.
+	Marker []byte `cbor:"22,keyasint,omitempty"`
 }
 
 // A Channel is a stream that the task declares, such as "stdin" of role "model".
@@ -182,6 +185,9 @@ func CheckStart(s *Start) error {
 	}
 	if err := CheckPhases(s.Phases); err != nil {
 		return err
+	}
+	if n := len(s.Marker); n != 0 && (n != 32 || !task) {
+		return fmt.Errorf("got a marker of %d bytes, want 32 in a run with a task, or none", n)
 	}
 	return checkLogged(s)
 }
