@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/internal/overlay"
 	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/journal"
@@ -207,10 +208,11 @@ func writesIn(ev *events, root string) (out []footprint.Write) {
 	}
 	for i := range ev.rows {
 		r, d := &ev.rows[i], ev.detail(uint64(i))
-		if d == nil || r.Result != 0 || !changes(r) {
+		times := r.Op == journal.OpUtime && r.Result == 0
+		if d == nil || !times && !attest.Changes(r) {
 			continue
 		}
-		w := footprint.Write{Event: r.Seq, Process: r.Proc, Op: r.Op.String(), Times: r.Op == journal.OpUtime}
+		w := footprint.Write{Event: r.Seq, Process: r.Proc, Op: r.Op.String(), Times: times}
 		from, in := rel(d.Path)
 		to, toIn := rel(d.Path2)
 		if r.Op == journal.OpLink && toIn {
@@ -234,17 +236,6 @@ func writesIn(ev *events, root string) (out []footprint.Write) {
 		}
 	}
 	return out
-}
-
-func changes(r *journal.Row) bool {
-	switch r.Op {
-	case journal.OpOpen:
-		return r.Flags&journal.FlagCreate != 0 || r.Flags&(journal.FlagWrite|journal.FlagTrunc) != 0 && r.Flags&journal.FlagPseudo == 0
-	case journal.OpUnlink, journal.OpRename, journal.OpLink, journal.OpSymlink, journal.OpMkdir, journal.OpMknod, journal.OpTruncate,
-		journal.OpChmod, journal.OpChown, journal.OpUtime, journal.OpXattr, journal.OpBind:
-		return true
-	}
-	return false
 }
 
 // leftIn lists the processes that were killed after CMD, process 1, had ended.
