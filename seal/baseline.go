@@ -14,8 +14,8 @@ import (
 	"github.com/cleanrun-dev/cleanrun/internal/views"
 )
 
-// A LeakError says that the task gives its own answer away: the prompt or an
-// object of the workspace holds ground truth. Nothing can be sealed then, since
+// A LeakError says that the task gives its own answer away: the prompt, an
+// object of the workspace or the planted file holds ground truth. Nothing can be sealed then, since
 // every honest run would match.
 type LeakError struct {
 	Object    string // "the prompt", a path in the workspace, or of a packed git object "PATH: blob ID"
@@ -26,7 +26,7 @@ type LeakError struct {
 }
 
 func (e *LeakError) Error() string {
-	return fmt.Sprintf("the task leaks its own answer: %s holds %s of %s: got %d, want fewer than %d (take it out of the workspace or prompt, its git history too, or out of the task file)",
+	return fmt.Sprintf("the task leaks its own answer: %s holds %s of %s: got %d, want fewer than %d (take it out of the workspace, prompt or planted file, the git history too, or out of the task file)",
 		e.Object, e.What, e.Source, e.Hits, e.Threshold)
 }
 

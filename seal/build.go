@@ -19,6 +19,7 @@ func Build(m *Material, audit contraband.AuditKey, control string) (*contraband.
 	set, _, sum, err := sealTask(m, audit.Benchmark(m.Task.Benchmark, m.Task.Period), control, nil, new(scratch))
 	if err == nil {
 		sum.warnUncovered()
+		sum.Warnings = append(sum.Warnings, sum.Surroundings...)
 	}
 	return set, sum, err
 }
@@ -28,7 +29,8 @@ func Build(m *Material, audit contraband.AuditKey, control string) (*contraband.
 type Builder struct{ mem scratch }
 
 // Build is the function Build under a benchmark's key. It returns the payload of
-// the set too, and says nothing of what is uncovered but its count. watch, if not
+// the set too, and Warnings have neither what is uncovered nor Surroundings, which
+// many tasks may share. watch, if not
 // nil, sees what a run is given.
 func (b *Builder) Build(m *Material, bench contraband.BenchmarkKey, control string, watch Watch) (*contraband.Set, []byte, *Summary, error) {
 	return sealTask(m, bench, control, watch, &b.mem)
@@ -54,6 +56,9 @@ func sealTask(m *Material, bench contraband.BenchmarkKey, control string, watch 
 	if err := find.prompt(m.Prompt); err != nil {
 		return fail(err)
 	}
+	if err := find.planted(m.Expect); err != nil {
+		return fail(err)
+	}
 	if err := find.workspace(m.Workspace, m.Baseline); err != nil {
 		return fail(err)
 	}
@@ -63,7 +68,7 @@ func sealTask(m *Material, bench contraband.BenchmarkKey, control string, watch 
 		Benchmark: t.Benchmark, Task: t.ID, Period: t.Period,
 		Commitment: key.TaskCommitment(m.source()),
 		Prompt:     prompt, Baseline: baseline,
-		Scope: t.Scope, Channels: t.Channels, Phases: t.Phases,
+		Scope: t.Scope, Channels: t.Channels, Phases: t.Phases, Footprint: t.Footprint, Expect: m.Expect,
 		Sources: counts(c.sources), Uncovered: counts(c.uncovered),
 		Control: control,
 	}
@@ -83,6 +88,7 @@ func sealTask(m *Material, bench contraband.BenchmarkKey, control string, watch 
 	if err != nil {
 		return fail(err)
 	}
+	sum.Surroundings = surroundings(t, m.Expect)
 	sum.finish(s, find.allowed)
 	payload, err := s.MarshalSealed(controls)
 	if err != nil {

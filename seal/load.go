@@ -26,7 +26,8 @@ type Material struct {
 	Workspace string // host path
 	Prompt    []byte
 	Baseline  *manifest.Manifest
-	Files     []HashedFile // host files that were read
+	Expect    *contraband.Expect // with the text to plant; nil if the task expects nothing
+	Files     []HashedFile       // host files that were read
 	sources   []source
 }
 
@@ -82,8 +83,10 @@ func (t *Task) Load() (*Material, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.Baseline, err = manifest.Build(m.Workspace, m.Prompt)
-	return m, err
+	if m.Baseline, err = manifest.Build(m.Workspace, m.Prompt); err != nil {
+		return nil, err
+	}
+	return m, m.copied()
 }
 
 // LoadSources is Load without the baseline: Baseline is nil.
@@ -101,6 +104,12 @@ func (t *Task) LoadSources() (*Material, error) {
 	}
 	if info, err := os.Stat(m.Workspace); err != nil || !info.IsDir() {
 		return nil, t.errorf(t.Workspace, "got no folder %.200q, want the workspace", t.Workspace.Value)
+	}
+	if m.Expect, err = t.Expectation(); err != nil {
+		return nil, err
+	}
+	if m.Expect != nil {
+		m.Files = append(m.Files, HashFile(t.path(t.Expect.Plant.Value), []byte(m.Expect.Template)))
 	}
 	taken := map[string]Text{}
 	for _, list := range []struct {
@@ -268,11 +277,14 @@ func (t *Task) Give(kind contraband.Kind, at Text) error {
 }
 
 // Hidden returns the host paths that the task names and that a run must not
-// see: the task file, its folder, the benchmark's own files, the files of reference and tests and the
+// see: the task file, its folder, the benchmark's own files, the text to plant, the files of reference and tests and the
 // folders in which they are looked for. Sorted; what is absent is left out. It
 // needs no readable contents.
 func (t *Task) Hidden() ([]string, error) {
 	list := append([]string{t.File, filepath.Dir(t.File), t.dir}, t.around...)
+	if t.Expect != nil { // its marker is another than the run's, its line is not
+		list = append(list, t.path(t.Expect.Plant.Value))
+	}
 	for _, f := range slices.Concat(t.Reference, t.Tests) {
 		base, names, err := t.glob(f.Pattern)
 		var bad *TaskError
@@ -303,7 +315,7 @@ func (t *Task) Hidden() ([]string, error) {
 }
 
 // source lists what the ground truth is made of, for the task commitment: the
-// task file, then each source in order, then each pre-image.
+// task file, then each source in order with its pre-image, then the text to plant.
 func (m *Material) source() []byte {
 	out := []byte("cleanrun/task-source/v1")
 	field := func(b []byte) { out = append(binary.BigEndian.AppendUint32(out, uint32(len(b))), b...) }
@@ -321,7 +333,7 @@ func (m *Material) source() []byte {
 			field(nil)
 		}
 	}
-	return out
+	return m.bind(out)
 }
 
 // counts turns a count for each kind into the sealed form.

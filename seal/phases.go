@@ -106,10 +106,10 @@ func (t *Task) hasTests() bool {
 	return len(t.Tests) > 0 || slices.ContainsFunc(t.given, func(s source) bool { return s.kind == contraband.KindTest })
 }
 
-// Defaults are the keys setup, grade, scope and channels as a benchmark gives
-// them to the tasks that do not state them. The zero value gives none.
+// Defaults are the keys setup, grade, scope, channels and footprint as a benchmark
+// gives them to the tasks that do not state them. The zero value gives none.
 type Defaults struct {
-	setup, grade, scope, channels *Value
+	setup, grade, scope, channels, footprint *Value
 }
 
 // Take reads one of the keys. It is checked here, and read again for each task.
@@ -124,6 +124,8 @@ func (c *Defaults) Take(key string, v Value) (known bool, err error) {
 		c.scope = &v
 	case "channels":
 		c.channels = &v
+	case "footprint":
+		c.footprint = &v
 	default:
 		return false, nil
 	}
@@ -157,8 +159,16 @@ func (c *Defaults) Fill(t *Task) (err error) {
 			return err
 		}
 	}
+	if c.footprint != nil && !has.footprint {
+		if t.Footprint, err = c.footprint.footprint(); err != nil {
+			return err
+		}
+	}
 	return t.finishPhases(at)
 }
+
+// HasFootprint tells whether there is a footprint for the tasks that state none.
+func (c *Defaults) HasFootprint() bool { return c.footprint != nil }
 
 // GradeWith states how the task is graded: no default replaces it.
 func (t *Task) GradeWith(p *contraband.Phases) {

@@ -16,7 +16,10 @@ type Summary struct {
 	Controls        int
 	Uncovered       []contraband.Count
 	TooSmall        bool
+	Footprint       *contraband.Footprint // as sealed; nil if the task states none
+	Expect          *contraband.Expect    // as sealed; nil if nothing is expected
 	Warnings        []string
+	Surroundings    []string // what in Footprint and Expect is probably not meant
 }
 
 // GroupSummary is one group with its true count.
@@ -41,6 +44,7 @@ func (s *Summary) finish(set *contraband.Set, allowed []bool) {
 	}
 	s.Controls = len(set.Controls) / 32
 	s.Uncovered = set.Uncovered
+	s.Footprint, s.Expect = set.Footprint, set.Expect
 	if s.TooSmall = set.TooSmall(); s.TooSmall {
 		s.warn("too little to seal: no whole object and fewer than 8 items; no run of this task can be CLEAN")
 	}

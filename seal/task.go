@@ -36,7 +36,9 @@ type Task struct {
 	Commands  []Text // expected test commands
 	Scope     contraband.Scope
 	Channels  []contraband.Channel
-	Phases    *contraband.Phases // nil: the runner may choose
+	Phases    *contraband.Phases    // nil: the runner may choose
+	Footprint *contraband.Footprint // nil: the owner does not say
+	Expect    *Expect               // nil: nothing is expected of a named path
 
 	stated stated
 	row    bool     // File is a data file of many tasks
@@ -47,7 +49,7 @@ type Task struct {
 }
 
 // stated tells which of the keys in Defaults a task states itself.
-type stated struct{ setup, grade, scope, channels bool }
+type stated struct{ setup, grade, scope, channels, footprint bool }
 
 // NewTask is a task that no task file describes. It writes its workspace and has
 // nothing else: the caller fills it in. file is where it stands, with its line in
@@ -124,6 +126,11 @@ func ParseTask(file string, data []byte) (*Task, error) {
 		case "grade":
 			t.Phases, err = v.grade(t.Phases)
 			t.stated.grade, grade = true, v
+		case "footprint":
+			t.Footprint, err = v.footprint()
+			t.stated.footprint = true
+		case "expect":
+			t.Expect, err = v.expect()
 		default:
 			list, ok := lists[key]
 			if !ok {

@@ -90,6 +90,9 @@ func yamlError(file string, err error) error {
 	if n, _ := fmt.Sscanf(first, "[%d:%d]", &line, &column); n == 2 {
 		_, first, _ = strings.Cut(first, "] ")
 	}
+	if first == "unexpected scalar value type" { // - **/x
+		first += "; text that begins with * or & must be in quotes"
+	}
 	return &TaskError{File: file, Line: line, Problem: first}
 }
 
@@ -194,7 +197,7 @@ func describe(n ast.Node) string {
 	case *ast.BoolNode:
 		return "true or false"
 	case *ast.AnchorNode, *ast.AliasNode, *ast.MergeKeyNode:
-		return "an anchor or alias"
+		return "an anchor or alias (text that begins with * or & must be in quotes)"
 	case *ast.TagNode:
 		return "a tag"
 	}

@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"contraband":        {"internal/dcbor", "scope", "scope/footprint", "expect"},
 	"internal/canon":    {"contraband"},
 	"internal/manifest": {"internal/dcbor", "internal/durable", "scope"},
-	"seal":              {"contraband", "internal/canon", "internal/views", "internal/manifest", "internal/regular", "scope"},
+	"seal":              {"contraband", "expect", "internal/canon", "internal/views", "internal/manifest", "internal/regular", "scope", "scope/footprint"},
 	"benchmark":         {"contraband", "internal/canon", "internal/merkle", "internal/regular", "receipt", "seal"},
 	"attest":            {"internal/dcbor", "internal/jcs", "internal/bucket", "internal/merkle", "journal", "contraband", "scope", "scope/footprint", "expect"},
 	"compact":           {"attest", "contraband", "journal", "internal/bucket", "internal/dcbor", "internal/merkle"},
