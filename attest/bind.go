@@ -21,6 +21,7 @@ const (
 	RefusedScope     = "scope"     // roots or grants that the task does not state
 	RefusedChannels  = "channels"  // channels that the task does not state
 	RefusedPhases    = "phases"    // another setup or grader than the task states
+	RefusedMarker    = "marker"    // no marker in a run that plants a file, or one in a run that does not
 	RefusedScore     = "score"     // a claimed score beside a recorded reward, or a malformed one
 	RefusedStatement = "statement" // the statement would be too large
 )
@@ -55,6 +56,13 @@ func Bind(set *contraband.Set, seal [32]byte, ev *Evidence) error {
 	}
 	if err := bindPhases(set.Phases, start.Phases); err != nil {
 		return err
+	}
+	if sealed, bound := set.Expect != nil, len(start.Marker) > 0; sealed != bound {
+		got, want := "a start row without a marker", "one that binds a marker: the task plants a file"
+		if bound {
+			got, want = "a start row that binds a marker", "one without: the task plants no file"
+		}
+		return &Refusal{RefusedMarker, got, want, "record the run again with this task"}
 	}
 	return bindScope(set, start)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/expect"
 	"github.com/cleanrun-dev/cleanrun/internal/fixture"
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/scope"
@@ -75,6 +76,9 @@ func TestBindRefuses(t *testing.T) {
 			start: func(s *journal.Start) { s.Phases.RewardDir = "/work" }},
 		{name: "RT58f a guarded file left out", id: attest.RefusedPhases, set: func(s *contraband.Set) { s.Phases = fixture.Phases(journal.RewardExit) },
 			start: func(s *journal.Start) { s.Phases.Guard = nil }},
+		{name: "control with a planted file", set: planting},
+		{name: "a task that plants a file, a run that did not", id: attest.RefusedMarker, set: planting, start: func(s *journal.Start) { s.Marker = nil }},
+		{name: "a run that planted a file, a task that does not", id: attest.RefusedMarker, start: func(s *journal.Start) { s.Marker = make([]byte, 32) }},
 		{name: "no bounded workspace", id: attest.RefusedWorkspace, start: func(s *journal.Start) {
 			s.Roots = slices.DeleteFunc(s.Roots, func(r scope.Root) bool { return r.Path == "/" })
 			move(s, "/")
@@ -116,6 +120,12 @@ func TestBindRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// planting has the task plant a file.
+func planting(s *contraband.Set) {
+	s.Scope.Grants = []contraband.Grant{{Path: "/srv/skill.md", Mode: uint8(scope.ReadOne)}}
+	s.Expect = &contraband.Expect{Read: "/srv/skill.md", Template: "say " + expect.Placeholder, Reply: expect.Stdout}
 }
 
 // move puts the workspace elsewhere.

@@ -39,7 +39,7 @@ func TestSpecListsAreClosed(t *testing.T) {
 		}
 	}
 	lines("statement.md",
-		attest.RefusedNoTask, attest.RefusedSeal, attest.RefusedTask, attest.RefusedProfile, attest.RefusedBaseline,
+		attest.RefusedNoTask, attest.RefusedSeal, attest.RefusedTask, attest.RefusedProfile, attest.RefusedBaseline, attest.RefusedMarker,
 		attest.RefusedWorkspace, attest.RefusedScope, attest.RefusedChannels, attest.RefusedPhases, attest.RefusedScore, attest.RefusedStatement)
 	lines("evidence.md",
 		attest.RuleShape, attest.RuleVersion, attest.RuleEmpty, attest.RuleRows, attest.RuleJournal, attest.RuleHead, attest.RuleEntry,

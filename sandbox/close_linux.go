@@ -111,6 +111,9 @@ func (r *recording) final() (journal.Final, string) {
 		r.reason = r.rec.CheckInputs()
 	}
 	if r.reason == nil {
+		r.reason = r.checkPlanted()
+	}
+	if r.reason == nil {
 		f.Delta, r.reason = r.delta()
 	}
 	switch {

@@ -51,6 +51,9 @@ func (s *stage) keep(c *Config) error {
 			st.Blind = slices.Sorted(slices.Values(append(slices.Clone(st.Blind), id)))
 		}
 	}
+	if err := s.fillPlant(c); err != nil {
+		return err
+	}
 	public := []string{c.ControlText, st.Benchmark, st.Task, st.Agent, st.Model}
 	if p := st.Phases; p != nil {
 		public = slices.Concat(public, p.Setup, p.Grade, p.Guard)

@@ -83,6 +83,10 @@ func (s *stage) preparePlain(c *Config) error {
 	if err := s.planPhases(c); err != nil {
 		return err
 	}
+	if c.Plant != nil {
+		return refused("Plant", "namespaces: without them no file can be shown at "+c.Plant.Path, "the backend "+PlainBackend,
+			"run where user namespaces work (cleanrun doctor)")
+	}
 	if err := checkLimits(c.Limits); err != nil {
 		return err
 	}

@@ -86,6 +86,9 @@ func prepare(c *Config) (*stage, error) {
 			return nil, refused("Workspace", "a project folder", s.Workspace, "run in a folder of its own")
 		}
 	}
+	if err := s.checkPlant(c); err != nil {
+		return nil, err
+	}
 	s.Start.Version, s.Start.Recorder, s.Start.Observe = journal.Version, Version, c.Observe
 	if c.Backend == PlainBackend {
 		if err := s.preparePlain(c); err != nil {
@@ -203,6 +206,10 @@ func (p *planner) plan(c *Config, lower string) error {
 		return err
 	}
 	for i, g := range c.Grants {
+		if c.planted(g) {
+			p.root(g.Path, g.Mode, scope.Grant)
+			continue
+		}
 		if err := p.grant(g, i); err != nil {
 			return err
 		}
@@ -217,6 +224,9 @@ func (p *planner) plan(c *Config, lower string) error {
 		ReadOnly: c.ReadOnly, Must: true, Main: true, Memory: p.memory, Size: p.Limits.private(),
 	})
 	p.hideRunDir()
+	if err := p.plant(c); err != nil {
+		return err
+	}
 	p.finish()
 	return nil
 }

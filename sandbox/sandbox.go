@@ -86,6 +86,7 @@ type Config struct {
 	ControlText string       // content of ControlPath, opened before the command; "" for none
 	Prompt      string       // content of PromptPath; "" for none
 	Grants      []scope.Root // Path and Mode of what the task allows besides the workspace
+	Plant       *Plant       // a file that is made for this run alone, nil for none
 	ToolDirs    []string     // more directories to show read-only (GOROOT, GOMODCACHE)
 	HiddenHints []string     // outside paths: absent inside but present outside below one of them counts as hidden
 
@@ -134,6 +135,14 @@ type Config struct {
 	Stdin          io.Reader // of the agent; nil is /dev/null; an *os.File is passed as it is
 	Stdout, Stderr io.Writer // of all phases; nil discards
 	Progress       func(Progress)
+}
+
+// A Plant is a file that is shown at a granted path, read-only, in this run alone, with
+// a marker that nobody outside knows (spec/expect.md). Outside nothing need be at the
+// path, and nothing there changes. It needs namespaces, and a run with a task.
+type Plant struct {
+	Path     string // one of Config.Grants, of mode read-one
+	Template string // its text; expect.Placeholder stands in it once, where the marker goes
 }
 
 // Limits of what a run may use; 0 is none. One that cannot be set is a *Refused.

@@ -151,6 +151,9 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 		c.Start.Commitment, c.Start.Seal = set.Commitment, sealDigest(file)
 		c.ControlText = set.Control
 		setScope(&c, set.Scope, set.Channels)
+		if e := set.Expect; e != nil {
+			c.Plant = &sandbox.Plant{Path: e.Read, Template: e.Template}
+		}
 		phases = set.Phases
 	} else if task == nil {
 		// A run to look at: the whole workspace may be changed.

@@ -26,6 +26,8 @@ const (
 	File                // a read-only file of the given Content
 	Dir                 // an empty directory of the read-only root
 	Copy                // a writable private copy of the outer file Source
+	Planted             // a read-only file of the given Content, over what is there
+	Pin                 // a folder of a private place that cannot be renamed
 )
 
 // A Mount is one place of the tree. Paths are inside the sandbox, clean and
@@ -35,7 +37,7 @@ type Mount struct {
 	Kind     Kind
 	Source   string // Bind: outer path; Overlay: outer path of the lower layer
 	State    string // Overlay: outer directory that holds upper and work
-	Content  []byte // File
+	Content  []byte // File, Planted
 	ReadOnly bool   // Overlay: not to be changed
 	Main     bool   // Overlay: the workspace
 	Memory   bool   // Overlay: upper layer in memory, State is not used
@@ -170,6 +172,16 @@ func (t *Tree) mount(m *Mount, i int) error {
 		return readOnlyBind(at, at)
 	case Copy:
 		return private(outerRoot+m.Source, at, fmt.Sprintf("/c%d", i))
+	case Planted:
+		return planted(m.Content, at, fmt.Sprintf("/p%d", i))
+	case Pin: // the kernel renames no mount point
+		if err := os.MkdirAll(at, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount(at, at, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("pin %s: %w", m.Path, err)
+		}
+		return nil
 	case Overlay:
 		return t.overlay(m, i)
 	}
@@ -339,6 +351,21 @@ func private(src, dst, kept string) error {
 		return fmt.Errorf("bind %s: %w", dst, err)
 	}
 	return nil
+}
+
+// planted shows a file, kept on the base, in its place. The outer file, if there is
+// one, is covered.
+func planted(content []byte, at, kept string) error {
+	if err := os.WriteFile(kept, content, 0o444); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return err
+	}
+	if err := touch(at); err != nil {
+		return err
+	}
+	return readOnlyBind(kept, at)
 }
 
 func touch(p string) error {
