@@ -1,10 +1,7 @@
 package footprint
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"strconv"
@@ -29,39 +26,6 @@ func NewPolicy(allowed []string) (Policy, error) {
 		p.allowed = append(p.allowed, one)
 	}
 	return p, nil
-}
-
-// maxMetadata bounds a sample's metadata, in bytes.
-const maxMetadata = 1 << 20
-
-// Widen adds what a sample's metadata allows: {"allowed": ["GLOB", ...]} and no other
-// member, so a sample cannot change roots or gate. The error names the sample.
-func (p Policy) Widen(sample string, metadata []byte) (Policy, error) {
-	var m struct {
-		Allowed []string `json:"allowed"`
-	}
-	if len(metadata) > maxMetadata {
-		return Policy{}, fmt.Errorf("sample %q: got %d bytes of metadata, want at most %d", sample, len(metadata), maxMetadata)
-	}
-	d := json.NewDecoder(bytes.NewReader(metadata))
-	d.DisallowUnknownFields()
-	err := d.Decode(&m)
-	if err == nil {
-		if _, end := d.Token(); end != io.EOF {
-			err = fmt.Errorf("got more after the object")
-		}
-	}
-	if err == nil && m.Allowed == nil {
-		err = fmt.Errorf("got no list of patterns")
-	}
-	var more Policy
-	if err == nil {
-		more, err = NewPolicy(m.Allowed)
-	}
-	if err != nil {
-		return Policy{}, fmt.Errorf("sample %q: %w; want {\"allowed\": [\"GLOB\", ...]}", sample, err)
-	}
-	return Policy{slices.Concat(p.allowed, more.allowed)}, nil
 }
 
 // Allows tells whether path, relative to the watched folder root, may change.
