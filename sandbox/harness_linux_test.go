@@ -262,6 +262,20 @@ func (r *recorded) closed(t *testing.T) {
 	}
 }
 
+// made waits for a file that the run makes. It returns false if the test ends first.
+func made(t *testing.T, path string) bool {
+	for {
+		if _, err := os.Stat(path); err == nil {
+			return true
+		}
+		select {
+		case <-t.Context().Done():
+			return false
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
 // needs skips a test whose programs are missing.
 func needs(t *testing.T, programs ...string) {
 	t.Helper()

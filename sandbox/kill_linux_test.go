@@ -82,7 +82,7 @@ func TestRT08_KillLeavesNoSurvivor(t *testing.T) {
 				}
 				t.Fatalf("%q %v %s", line, err, errs.String())
 			}
-			for end := time.Now().Add(10 * time.Second); len(processes(mark)) < 4 && time.Now().Before(end); {
+			for end := time.Now().Add(time.Minute); len(processes(mark)) < 4 && time.Now().Before(end); {
 				time.Sleep(10 * time.Millisecond) // launcher, shell, sleeps
 			}
 			broker := child(l.Process.Pid)
@@ -105,7 +105,7 @@ func TestRT08_KillLeavesNoSurvivor(t *testing.T) {
 				return a
 			}
 			var left []int
-			for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+			for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 				if left = alive(); len(left) == 0 || victim != "launcher" && len(left) == 1 && left[0] == l.Process.Pid {
 					left = nil
 					break
@@ -193,11 +193,12 @@ func TestSandboxBackgroundProcess(t *testing.T) {
 
 func TestSandboxCancel(t *testing.T) {
 	ws := simple(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	dir := runDir(t)
 	began := time.Now()
-	res, err := sandbox.Run(ctx, sandbox.Config{Command: []string{"/bin/sh", "-c", "trap '' TERM INT; sleep 1000"}, Workspace: ws, RunDir: dir, Env: environment(t.TempDir())})
+	res, err := sandbox.Run(ctx, sandbox.Config{Command: []string{"/bin/sh", "-c", "trap '' TERM INT; echo started; sleep 1000"}, Workspace: ws, RunDir: dir, Env: environment(t.TempDir()),
+		Stdout: writerFunc(func(b []byte) (int, error) { cancel(); return len(b), nil })})
 	var un *sandbox.Unavailable
 	if errors.As(err, &un) {
 		t.Skip(err)
@@ -205,7 +206,7 @@ func TestSandboxCancel(t *testing.T) {
 	if err != nil || res.Outcome != journal.Cancelled {
 		t.Errorf("Run: %+v, %v, want outcome cancelled", res, err)
 	}
-	if d := time.Since(began); d > 20*time.Second {
+	if d := time.Since(began); d > 2*time.Minute {
 		t.Errorf("took %v", d)
 	}
 	notCompleted(t, dir)

@@ -74,9 +74,9 @@ func TestSandboxDiskLimit(t *testing.T) {
 		"one file":         {"head -c 9000000 /dev/zero > a", false, false},
 		"tmp":              {"head -c 3000000 /dev/zero > /tmp/a && head -c 3000000 /dev/zero > /tmp/b", false, false},
 		"shared memory":    {"head -c 3000000 /dev/zero > /dev/shm/a && head -c 3000000 /dev/zero > /dev/shm/b", false, false},
-		"many files":       {"mkdir -p d/e; i=0; while [ $i -lt 60 ]; do head -c 1000000 /dev/urandom > d/e/$i; i=$((i+1)); sleep 0.02; done; echo all", true, false},
-		"many places":      {"head -c 3000000 /dev/urandom > a; head -c 3000000 /dev/urandom > /tmp/b; sleep 20", true, false},
-		"left behind":      {"(setsid sleep 300 &); head -c 3000000 /dev/urandom > a; head -c 3000000 /dev/urandom > b; sleep 20", true, false},
+		"many files":       {"mkdir -p d/e; i=0; while [ $i -lt 300 ]; do head -c 1000000 /dev/urandom > d/e/$i; i=$((i+1)); sleep 0.1; done; echo all", true, false},
+		"many places":      {"head -c 3000000 /dev/urandom > a; head -c 3000000 /dev/urandom > /tmp/b; sleep 100", true, false},
+		"left behind":      {"(setsid sleep 300 &); head -c 3000000 /dev/urandom > a; head -c 3000000 /dev/urandom > b; sleep 100", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := phased(t, "", c.script, "echo 1")
@@ -103,9 +103,13 @@ func TestSandboxDiskLimit(t *testing.T) {
 
 // A fork bomb stays small.
 func TestSandboxProcessLimit(t *testing.T) {
-	c := phased(t, "", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 9 & done; sleep 1; cat /proc/[0-9]*/comm 2>/dev/null | grep -c sleep", "echo 1")
+	const twenty = "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do sleep 300 & done; "
+	const count = "$(cat /proc/[0-9]*/comm 2>/dev/null | grep -c sleep)"
+	c := phased(t, "", twenty+"until [ "+count+" -ge 20 ]; do :; done; echo 20", "echo 1")
+	c.Timeout = 2 * time.Minute
 	r := run(t, c)
-	c.RunDir, c.Env, c.Limits.Processes = "", nil, 8
+	c = phased(t, "", twenty+"sleep 1; echo "+count, "echo 1")
+	c.Limits.Processes = 8
 	limited := run(t, c)
 	if r.stdout != "20\n1\n" || reached(r, "processes") {
 		t.Errorf("without a limit: stdout %q limits %q", r.stdout, r.Limits)
@@ -116,7 +120,7 @@ func TestSandboxProcessLimit(t *testing.T) {
 	}
 	limited.closed(t)
 	c = phased(t, "", "b() { b & b; }; b", "echo 1")
-	c.Limits.Processes, c.Timeout = 50, time.Second
+	c.Limits.Processes, c.Timeout = 50, 2*time.Second
 	bomb := run(t, c)
 	if !reached(bomb, "processes") || bomb.rewarded() != "1 by 2" {
 		t.Errorf("limits %q reward %q", bomb.Limits, bomb.rewarded())

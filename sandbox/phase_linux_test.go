@@ -119,21 +119,24 @@ func TestSandboxPhases(t *testing.T) {
 func TestSandboxNothingIsLeftAtTheBoundary(t *testing.T) {
 	needs(t, "setsid")
 	for name, c := range map[string]struct {
-		leave string
-		left  int
+		leave  string
+		left   int
+		sleeps int // among them
 	}{
-		"nothing (positive control)": {"true", 0},
-		"background":                 {"sleep 300 &", 1},
-		"session":                    {"setsid sleep 300 >/dev/null 2>&1 &", 1},
-		"double fork":                {"(setsid sh -c 'sleep 300 & sleep 301 &' &)", 2},
-		"deaf":                       {"sh -c 'trap \"\" HUP TERM INT QUIT; while :; do sleep 300; done' & sleep 0.2", 2},
-		"forking":                    {"(while :; do sleep 0.01 & done) & sleep 0.3", -1},
+		"nothing (positive control)": {"true", 0, 0},
+		"background":                 {"sleep 300 &", 1, 1},
+		"session":                    {"setsid sleep 300 >/dev/null 2>&1 &", 1, 1},
+		"double fork":                {"(setsid sh -c 'sleep 300 & sleep 301 &' &)", 2, 2},
+		"deaf":                       {"sh -c 'trap \"\" HUP TERM INT QUIT; while :; do sleep 300; done' &", 2, 1},
+		"forking":                    {"(while :; do sleep 0.01 & done) & sleep 0.3", -1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			probe := `n=0; for p in /proc/[0-9]*; do { read x < $p/status; } 2>/dev/null && n=$((n+1)); done; sleep 0.3; echo late >> mark; cat mark; echo $n`
 			cfg := phased(t, "", c.leave+" (while :; do echo alive >> mark; sleep 0.05; done) & sleep 0.2; echo", probe)
 			if c.left >= 0 {
-				cfg.Command[2] = c.leave + " \nsleep 0.1"
+				// It ends when all that it leaves has become what it is to be.
+				cfg.Command[2] = c.leave + fmt.Sprintf(`
+while n=0 s=0; for p in /proc/[0-9]*; do { read x < $p/comm; } 2>/dev/null && n=$((n+1)) && if [ "$x" = sleep ]; then s=$((s+1)); fi; done; [ $n != %d ] || [ $s != %d ]; do :; done`, c.left+1, c.sleeps)
 			}
 			cfg.Stdout = nil
 			r := run(t, cfg)
@@ -209,22 +212,22 @@ func TestSandboxTestsInRunDir(t *testing.T) {
 func TestSandboxTimeouts(t *testing.T) {
 	const wait = "echo early > a; (setsid sleep 300 &); trap '' TERM; while :; do sleep 300; done"
 	c := phased(t, "", wait, "cat a; echo 1")
-	c.Timeout = 500 * time.Millisecond
+	c.Timeout = 2 * time.Second
 	began := time.Now()
 	r := run(t, c)
 	r.want(t, "1:2/124/2 2:1/0/0", "1 by 2", "")
-	if r.Code != 124 || r.Outcome != journal.Failed || r.stdout != "early\n1\n" || time.Since(began) > time.Minute {
+	if r.Code != 124 || r.Outcome != journal.Failed || r.stdout != "early\n1\n" || time.Since(began) > 2*time.Minute {
 		t.Errorf("code %d outcome %v stdout %q after %v", r.Code, r.Outcome, r.stdout, time.Since(began))
 	}
 	c = phased(t, "", "true", "echo 1; "+wait)
-	c.GradeTimeout = 500 * time.Millisecond
+	c.GradeTimeout = 2 * time.Second
 	r = run(t, c)
 	r.want(t, "1:1/0/0 2:2/124/2", "", "")
 	if r.Code != 0 || r.Outcome != journal.Completed {
 		t.Errorf("code %d outcome %v", r.Code, r.Outcome)
 	}
 	c = shell(folder(t, filepath.Join(base(t), "ws")), wait) // without phases
-	c.Timeout = 500 * time.Millisecond
+	c.Timeout = 2 * time.Second
 	if r = run(t, c); r.Code != 124 || r.Outcome != journal.Failed || len(r.Phases) != 0 {
 		t.Errorf("without phases: code %d outcome %v", r.Code, r.Outcome)
 	}

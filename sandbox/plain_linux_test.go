@@ -250,7 +250,7 @@ func TestPlainKillLeavesNoSurvivor(t *testing.T) {
 			if line, err := lines.ReadString('\n'); line != "started\n" {
 				t.Fatalf("%q %v", line, err)
 			}
-			for end := time.Now().Add(10 * time.Second); len(processes(mark)) < 5 && time.Now().Before(end); {
+			for end := time.Now().Add(time.Minute); len(processes(mark)) < 5 && time.Now().Before(end); {
 				time.Sleep(10 * time.Millisecond)
 			}
 			broker := child(l.Process.Pid)
@@ -261,7 +261,7 @@ func TestPlainKillLeavesNoSurvivor(t *testing.T) {
 				t.Fatal(err)
 			}
 			var left []int
-			for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+			for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 				left = left[:0]
 				for _, p := range append(processes(mark), broker) {
 					if p != l.Process.Pid && unix.Kill(p, 0) == nil && !zombie(p) {
@@ -294,14 +294,17 @@ import os, signal, time
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 for i in range(6):
     if os.fork() == 0:
+        n = 0
         while True:
             try:
                 if os.fork() == 0:
                     time.sleep(0.01)
                     os._exit(0)
+                n += 1
+                if n == 5: open('stormed%d' % i, 'w').close()
             except OSError: time.sleep(0.001)
 while True: time.sleep(1)
-" 2>/dev/null & sleep 0.3; echo over`)
+" 2>/dev/null & while set -- stormed?; [ $# -lt 6 ]; do sleep 0.05; done; sleep 0.2; echo over`)
 	if r.stdout != "over\n" || r.Outcome != journal.Completed {
 		t.Errorf("outcome %v stdout %q", r.Outcome, r.stdout)
 	}

@@ -97,19 +97,22 @@ func TestSandboxInterrupt(t *testing.T) {
 		code    int
 		out     string
 	}{
-		{`trap "echo caught; exit 7" INT; echo x > /tmp/ready; while :; do sleep 0.05; done`, 1, journal.Failed, 7, "caught\n"},
-		{`trap "" INT; while :; do sleep 0.05; done`, 2, journal.Cancelled, 128 + int(unix.SIGKILL), ""},
+		{`trap "echo caught; exit 7" INT; : > ready; while :; do sleep 0.05; done`, 1, journal.Failed, 7, "caught\n"},
+		{`trap "" INT; : > ready; while :; do sleep 0.05; done`, 2, journal.Cancelled, 128 + int(unix.SIGKILL), ""},
 	} {
+		cfg := shell(ws, c.script)
+		cfg.RunDir = runDir(t)
 		done := make(chan bool)
 		go func() {
+			defer close(done)
 			for range c.signals {
-				time.Sleep(1200 * time.Millisecond)
+				if !made(t, filepath.Join(cfg.RunDir, "overlay", "upper", "ready")) {
+					return
+				}
 				unix.Kill(unix.Getpid(), unix.SIGINT)
+				time.Sleep(time.Second) // two at once are one
 			}
-			close(done)
 		}()
-		cfg := shell(ws, c.script)
-		cfg.RunDir = ""
 		r := run(t, cfg)
 		<-done
 		if r.Outcome != c.outcome || r.Code != c.code || r.stdout != c.out {

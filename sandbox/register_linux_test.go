@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -138,21 +139,24 @@ func TestHeads(t *testing.T) {
 		script string
 		rows   uint64 // at least between two
 	}{
-		"rows": {time.Hour, "i=0; while [ $i -lt 1500 ]; do read x < in || :; i=$((i+1)); done; sleep 0.6", 1000},
-		"time": {50 * time.Millisecond, "for i in 1 2 3 4; do read x < in || :; sleep 0.2; done", 1},
+		"rows": {time.Hour, "i=0; while [ $i -lt 1500 ]; do read x < in || :; i=$((i+1)); done; read x", 1000},
+		"time": {50 * time.Millisecond, "for i in 1 2 3 4; do read x < in || :; sleep 0.2; done; read x", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer sandbox.SetHeadEvery(c.every)()
 			ws := folder(t, filepath.Join(base(t), "ws"))
 			write(t, filepath.Join(ws, "in"), "x\n")
 			config := shell(ws, c.script)
-			config.RunDir = runDir(t)
+			in, release := io.Pipe() // the command ends when a head was told
+			config.RunDir, config.Stdin = runDir(t), in
+			defer time.AfterFunc(2*time.Minute, func() { release.Close() }).Stop()
 			var mu sync.Mutex
 			var heads []journal.Head
 			config.Head = func(h journal.Head) {
 				mu.Lock()
 				defer mu.Unlock()
 				heads = append(heads, h)
+				release.Close()
 			}
 			r := run(t, config)
 			if len(heads) == 0 {

@@ -385,7 +385,7 @@ func TestSandboxKilledRunHoldsNoSecret(t *testing.T) {
 				t.Fatal(err)
 			}
 			l.Wait()
-			for end := time.Now().Add(10 * time.Second); len(processes(dir)) > 0 && time.Now().Before(end); {
+			for end := time.Now().Add(time.Minute); len(processes(dir)) > 0 && time.Now().Before(end); {
 				time.Sleep(10 * time.Millisecond)
 			}
 			notCompleted(t, dir)
