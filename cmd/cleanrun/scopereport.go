@@ -8,13 +8,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/internal/compiled"
 	"github.com/cleanrun-dev/cleanrun/internal/overlay"
-	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/sandbox"
 	"github.com/cleanrun-dev/cleanrun/scope/footprint"
@@ -156,10 +155,10 @@ func (r *scopeReport) judge(p footprint.Policy, s *finalState, record string) {
 	inside := ev.summary.Start.Workspace // as the run saw it: without namespaces, a copy
 	seen := footprint.Evidence{Root: s.workspace, Existed: func(p string) bool { return s.first.Find(p) != nil },
 		Changes: s.changes, Writes: writesIn(ev, inside), Drift: s.drift, Gaps: s.gaps}
-	python := &pythons{avoid: []string{s.workspace, record}, path: os.Getenv("PATH"), found: map[int]string{}}
+	python := compiled.NewChecker(os.Getenv("PATH"), s.workspace, record)
 	if root, err := os.OpenRoot(s.workspace); err == nil {
 		defer root.Close()
-		seen.Compiled = func(c footprint.Compiled) string { return compiledFrom(root, inside, c, python) }
+		seen.Compiled = func(c footprint.Compiled) string { return python.CheckIn(root, inside, c) }
 	} else {
 		seen.Compiled = func(footprint.Compiled) string { return err.Error() }
 	}
@@ -258,30 +257,6 @@ func leftIn(ev *events) []leftProcess {
 		}
 	}
 	return out
-}
-
-// maxModule bounds a source and what it compiles to, in bytes.
-const maxModule = 16 << 20
-
-// compiledFrom says why a cached module is not what its source compiles to, "" if it is.
-func compiledFrom(root *os.Root, workspace string, c footprint.Compiled, python *pythons) string {
-	compiled, err := regular.ReadIn(root, filepath.FromSlash(c.Path), maxModule)
-	if err != nil {
-		return "it cannot be read: " + err.Error()
-	}
-	name := filepath.FromSlash(c.Source)
-	source, err := regular.ReadIn(root, name, maxModule)
-	if err != nil {
-		return "its source cannot be read: " + err.Error()
-	}
-	st, err := root.Lstat(name)
-	if err != nil {
-		return "its source cannot be read: " + err.Error()
-	}
-	if err := footprint.CheckHeader(compiled, st.ModTime(), int64(len(source))); err != nil {
-		return err.Error()
-	}
-	return python.compare(c, filepath.Join(workspace, name), source, compiled)
 }
 
 func (r *scopeReport) encode() ([]byte, error) {
