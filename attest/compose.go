@@ -96,6 +96,10 @@ func Compose(set *contraband.Set, seal [32]byte, ev *Evidence, sum [32]byte, d *
 		Recorder:   RecorderClaim{start.Recorder, start.Backend, listed(start.Blind)},
 		Asserted:   AssertedClaim{start.Agent, start.Model},
 		Score:      score,
+		Expect:     d.Expect,
+	}
+	if d.Footprint != nil {
+		p.Footprint = d.Footprint.claim()
 	}
 	if ev.final != nil {
 		p.Run.Outcome, p.Run.ExitCode = outcomeNames[ev.final.Outcome], ev.final.Code

@@ -7,6 +7,7 @@ import (
 	"sort"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
+	"github.com/cleanrun-dev/cleanrun/expect"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
 
@@ -19,8 +20,10 @@ type Derivation struct {
 	Counts     Counts
 	Coverage   Coverage
 	NotCovered []ChannelClaim
-	Phases     []PhaseClaim // that ended, in order
-	Observed   *Score       // the reward that the rows hold, nil without one
+	Phases     []PhaseClaim   // that ended, in order
+	Observed   *Score         // the reward that the rows hold, nil without one
+	Footprint  *Footprint     // nil if the sealed set states none
+	Expect     *expect.Result // nil if the sealed set expects nothing; no part of the verdict
 
 	stated *Matches // in place of Matches, where not all rows were shown
 }
@@ -76,7 +79,9 @@ func Derive(set *contraband.Set, ev *Evidence) *Derivation {
 	}
 	j := newJudge(set, ev)
 	j.judge()
-	return j.derivation()
+	d := j.derivation()
+	d.Expect = expected(set, ev)
+	return d
 }
 
 func newJudge(set *contraband.Set, ev *Evidence) *judge {
@@ -89,6 +94,7 @@ func (j *judge) judge() {
 	j.groups()
 	j.rows()
 	j.closing()
+	j.footprint()
 	j.grading()
 	j.controls(j.ev.Salt())
 	j.sealedSet()

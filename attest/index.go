@@ -113,6 +113,9 @@ var classNames = map[contraband.Class]string{
 // classScope is the class of a match that is no content but an access.
 const classScope = "access"
 
+// classFootprint is the class of a match that is a change out of the footprint.
+const classFootprint = "footprint"
+
 // classGuard is the class of a match that is a verdict or grader file.
 const classGuard = "guard"
 

@@ -128,6 +128,20 @@ func (e *Evidence) show(row *journal.Row, s Shown) error {
 	return nil
 }
 
+// Showable refuses a sealed set that asks what only the whole evidence shows: no
+// compact proof can carry it.
+func Showable(set *contraband.Set) error {
+	switch {
+	case set.Footprint != nil:
+		return fmt.Errorf("got some rows of a run whose sealed set states a footprint, want %s: only all rows with their opened names show what it changed", evidenceName)
+	case set.Expect != nil:
+		return fmt.Errorf("got some rows of a run whose sealed set states what must happen (expect), want %s: only all rows with what is opened of them show it", evidenceName)
+	}
+	return nil
+}
+
+const evidenceName = "evidence.cbor"
+
 // DeriveShown derives from partial evidence what the shown rows say, by the same
 // rules as Derive, and takes from a signed statement what only all rows can say:
 // stated. spec/compact.md lists which is which. It fails if the statement is at
@@ -135,6 +149,9 @@ func (e *Evidence) show(row *journal.Row, s Shown) error {
 func DeriveShown(set *contraband.Set, ev *Evidence, stated *Predicate) (*Derivation, error) {
 	if !ev.partial {
 		return Derive(set, ev), nil
+	}
+	if err := Showable(set); err != nil {
+		return nil, err
 	}
 	j := newJudge(set, ev)
 	j.judge()

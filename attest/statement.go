@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/cleanrun-dev/cleanrun/expect"
 	"github.com/cleanrun-dev/cleanrun/internal/jcs"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
@@ -19,6 +20,11 @@ const (
 	// MaxMatches is how many matches a statement lists; the rest is bound by
 	// Matches.SHA256.
 	MaxMatches = 256
+	// MaxOutside is how many paths out of the footprint a statement lists, and
+	// MaxOutsideBytes how many bytes they have together, as JSON writes them; the
+	// rest is bound by OutsideClaim.SHA256.
+	MaxOutside      = 32
+	MaxOutsideBytes = 8 << 10
 	// LevelFull is the evidence level of a pack that holds every row and every
 	// digest, from which the verdict is derived again in full.
 	LevelFull = "full"
@@ -68,6 +74,11 @@ type Predicate struct {
 	Recorder   RecorderClaim  `json:"recorder"`
 	Asserted   AssertedClaim  `json:"asserted"`
 	Score      *Score         `json:"score,omitempty"`
+	// Footprint is there exactly if the sealed set states one.
+	Footprint *FootprintClaim `json:"footprint,omitempty"`
+	// Expect is there exactly if the sealed set expects something of a named path. It
+	// is no part of the verdict.
+	Expect *expect.Result `json:"expect,omitempty"`
 }
 
 // Matches of a run. A match is a row, a class and a reason id; it shows no
@@ -158,6 +169,24 @@ type RecorderClaim struct {
 	Blind   []string `json:"blind"`
 }
 
+// A FootprintClaim is what the agent phase changed, held to what the sealed set
+// allows.
+type FootprintClaim struct {
+	Outcome  string       `json:"outcome"`  // FootprintWithin, FootprintOutside, FootprintInconclusive
+	Gate     bool         `json:"gate"`     // a change outside makes the run DIRTY
+	Written  uint64       `json:"written"`  // distinct paths that changed
+	Compiled uint64       `json:"compiled"` // of these, left out on the attester's word: cached modules that are what their sources compile to
+	Unopened uint64       `json:"unopened"` // of these, those whose names the evidence does not show
+	Outside  OutsideClaim `json:"outside"`
+}
+
+// OutsideClaim lists paths out of the footprint.
+type OutsideClaim struct {
+	Total  uint64        `json:"total"`
+	First  []OutsidePath `json:"first"`  // by path: each that still fits into MaxOutside paths of MaxOutsideBytes together
+	SHA256 string        `json:"sha256"` // of the JCS bytes of the full list
+}
+
 // AssertedClaim is what the runner says of the agent. Nothing observes it.
 type AssertedClaim struct {
 	Agent string `json:"agent"`
@@ -220,6 +249,9 @@ func ParseStatement(data []byte) (*Statement, error) {
 	}
 	if len(s.Predicate.Matches.First) > MaxMatches {
 		return nil, fmt.Errorf("statement: got %d matches, want at most %d", len(s.Predicate.Matches.First), MaxMatches)
+	}
+	if f := s.Predicate.Footprint; f != nil && len(f.Outside.First) > MaxOutside {
+		return nil, fmt.Errorf("statement: got %d paths out of the footprint, want at most %d", len(f.Outside.First), MaxOutside)
 	}
 	if err := s.Predicate.Score.check(); err != nil {
 		return nil, err

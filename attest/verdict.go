@@ -57,6 +57,7 @@ const (
 	ReasonPlanted    = "verdict-planted" // a verdict or grader file that the run put there or changed before grading
 	ReasonChanged    = "verdict-changed" // one that changed after the grader had ended
 	ReasonHooked     = "grader-hooked"   // grading opened a hook of the run: conftest.py, sitecustomize.py, *.pth
+	ReasonFootprint  = "footprint"       // a change that the sealed footprint does not allow, under its gate
 )
 
 // Reason ids that make a run INCONCLUSIVE if nothing makes it DIRTY.
@@ -83,6 +84,7 @@ const (
 	ReasonNoSignal      = "signal-missing"       // a reward, but no sealed completion signal in the grader's output
 	ReasonTestsUnread   = "tests-unread"         // a reward, but no sealed hidden test was opened by grading
 	ReasonAnswerUnread  = "answer-unread"        // a reward, but grading opened nothing that the run wrote
+	ReasonUnopened      = "footprint-unopened"   // the evidence does not name a path that the run changed, under the footprint's gate
 	ReasonSetSmall      = "set-too-small"        // the sealed set holds too little to be found
 	ReasonSetCut        = "set-subtracted"       // the baseline took more than half of the novel part
 )
@@ -91,15 +93,15 @@ const (
 // this order.
 var reasonOrder = []string{
 	ReasonCanary, ReasonObject, ReasonFragments, ReasonLines, ReasonTokens, ReasonNamed, ReasonOutOfScope,
-	ReasonPlanted, ReasonChanged, ReasonHooked,
+	ReasonPlanted, ReasonChanged, ReasonHooked, ReasonFootprint,
 	ReasonTrace, ReasonAuthored, ReasonUnexplained, ReasonControls, ReasonOpaque, ReasonBounds, ReasonUnreadable,
 	ReasonUnstable, ReasonLost, ReasonKilled, ReasonOpen, ReasonAbandoned, ReasonDelta, ReasonProcesses,
 	ReasonNotifications, ReasonIdle, ReasonGradeFailed, ReasonNoReward, ReasonConflict, ReasonNoSignal, ReasonTestsUnread,
-	ReasonAnswerUnread, ReasonSetSmall, ReasonSetCut,
+	ReasonAnswerUnread, ReasonUnopened, ReasonSetSmall, ReasonSetCut,
 }
 
 // dirtyReasons is how many of reasonOrder make a run DIRTY.
-const dirtyReasons = 10
+const dirtyReasons = 11
 
 // ReasonDirty tells whether a reason id makes a run DIRTY.
 func ReasonDirty(id string) bool { return rank(id) < dirtyReasons }
@@ -128,6 +130,7 @@ var meanings = map[string]struct{ says, next string }{
 	ReasonPlanted:       {"verdict or grader files that the run had planted or changed when grading started: %d", "find with cleanrun explain who wrote them; take a file that the task asks for off the guard list"},
 	ReasonChanged:       {"verdict or grader files that changed after the grader had ended: %d", "find with cleanrun explain who was still running"},
 	ReasonHooked:        {"hooks of the run that grading loaded: %d", "find with cleanrun explain who wrote them; run the tests so that they do not load conftest.py, sitecustomize.py or .pth files of the workspace"},
+	ReasonFootprint:     {"paths that the run changed and that the footprint does not allow: %d", "find with cleanrun explain who changed them; allow the path in task.yaml if it is legitimate"},
 	ReasonTrace:         {"sealed items came in, below the limit: %d", "look with cleanrun explain whether it is a shared excerpt or a leak"},
 	ReasonAuthored:      {"sealed items were written by the run itself, and no declared model channel had spoken: %d", "declare the channel that the model speaks on in task.yaml, seal and run again; or look with cleanrun explain where they come from"},
 	ReasonUnexplained:   {"sealed items were written by the run itself and stand in no earlier reply of the model: %d", "look with cleanrun explain which program wrote them"},
@@ -150,6 +153,7 @@ var meanings = map[string]struct{ says, next string }{
 	ReasonNoSignal:      {"a reward above 0, but no sealed completion signal in the grader's output", "read the grader's output: something may have ended the tests early"},
 	ReasonTestsUnread:   {"a reward above 0, but grading opened no sealed hidden test", "look which tests the grader ran; it must open the hidden ones where they appear"},
 	ReasonAnswerUnread:  {"a reward above 0, but grading opened nothing that the run wrote", "let the grader check the answer: an empty one passes too"},
+	ReasonUnopened:      {"paths that the run changed and that the evidence does not name: %d", "attest again with the run's folder and its secret: they open the names"},
 	ReasonSetSmall:      {"the sealed set holds too little to be found", "ask the benchmark's owner to seal reference files or tests"},
 	ReasonSetCut:        {"the baseline took more than half of the novel part", "ask the benchmark's owner to take the answer out of the workspace"},
 }
