@@ -198,6 +198,8 @@ func (c *comparing) fields(id string, got, want *contraband.Set) {
 				fmt.Sprintf("%d groups, of whose digests %d are missing", len(want.Groups), missing(theirs, mine)))
 		case "Allowed", "Controls":
 			say(fieldName(name), fmt.Sprintf("%d bytes", g.Field(i).Len()), fmt.Sprintf("another list of %d bytes", w.Field(i).Len()))
+		case "Footprint", "Expect":
+			say(fieldName(name), fmt.Sprintf("%.1000v", g.Field(i).Interface()), fmt.Sprintf("%.1000v", w.Field(i).Interface()))
 		default:
 			say(fieldName(name), fmt.Sprintf("%.120v", g.Field(i).Interface()), fmt.Sprintf("%.120v", w.Field(i).Interface()))
 		}

@@ -36,15 +36,19 @@ const (
 	fieldTokens    = "tokens"
 	fieldSignals   = "signals"
 	fieldCommands  = "commands"
+	fieldFootprint = "footprint"
 )
 
 var (
-	singleFields = []string{fieldID, fieldTitle, fieldPrompt, fieldWorkspace}
+	singleFields = []string{fieldID, fieldTitle, fieldPrompt, fieldWorkspace, fieldFootprint}
 	listFields   = []string{fieldReference, fieldTests, fieldCanaries, fieldTokens, fieldSignals, fieldCommands}
 )
 
-// A fieldMap says which columns are what: one column for the first four kinds,
-// any number in order for the others.
+// boundFields are all, in the order in which the commitment binds them.
+var boundFields = append(slices.Concat(singleFields[:4], listFields), fieldFootprint)
+
+// A fieldMap says which columns are what: one column for singleFields, any number in
+// order for the others.
 type fieldMap struct {
 	at      seal.Value
 	columns map[string][]seal.Text
@@ -95,6 +99,9 @@ type rowSource struct {
 func newRows(at seal.Value, file seal.Text, f *fieldMap, workspaces seal.Text, c seal.Defaults) (*rowSource, error) {
 	if f == nil {
 		return nil, at.Errorf("want fields: which column is what")
+	}
+	if f.columns[fieldFootprint] != nil && !c.HasFootprint() {
+		return nil, f.at.Errorf("got the field footprint, which widens the footprint of all tasks, and there is none; state footprint beside tasks")
 	}
 	s := &rowSource{at: at, file: file, fields: f, common: c}
 	if (workspaces.Value != "") == (f.columns[fieldWorkspace] != nil) {
@@ -234,7 +241,30 @@ func (s *rowSource) task(b *Benchmark, name string, line int, text []byte, known
 		return nil, err
 	}
 	known.row(row, s.fields, s.workspaces)
-	return t, s.common.Fill(t)
+	if err := s.common.Fill(t); err != nil {
+		return nil, err
+	}
+	return t, s.widen(t, row)
+}
+
+// widen adds what the row's own column allows. null adds nothing.
+func (s *rowSource) widen(t *seal.Task, row *row) error {
+	columns := s.fields.columns[fieldFootprint]
+	if columns == nil {
+		return nil
+	}
+	column := columns[0].Value
+	raw, ok := row.values[column]
+	if !ok {
+		return row.missing(column)
+	}
+	if string(raw) == "null" {
+		return nil
+	}
+	if err := t.Widen(raw); err != nil {
+		return row.errorf(column, "%v", err)
+	}
+	return nil
 }
 
 // lists reads the columns of the kinds that have several.
@@ -275,7 +305,7 @@ func (s *rowSource) binding(text []byte) []byte {
 	out := []byte("cleanrun/row/v1")
 	field := func(b []byte) { out = append(binary.BigEndian.AppendUint32(out, uint32(len(b))), b...) }
 	field(text)
-	for _, kind := range slices.Concat(singleFields, listFields) {
+	for _, kind := range boundFields {
 		for _, c := range s.fields.columns[kind] {
 			field([]byte(kind))
 			field([]byte(c.Value))

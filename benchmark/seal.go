@@ -99,7 +99,7 @@ func (b *Benchmark) Seal(o Options) (*Built, error) {
 	if o.Public && b.Revision == "" {
 		return nil, &seal.TaskError{File: b.File, Item: "revision", Problem: "missing; a public key is bound to the revision of the data"}
 	}
-	w := &sealing{b: b, o: o, names: b.IDs(), sets: make([]*sealedTask, len(b.entries)), data: newDataList(b), warnings: slices.Clone(b.Warnings)}
+	w := &sealing{b: b, o: o, names: b.IDs(), sets: make([]*sealedTask, len(b.entries)), data: newDataList(b), warnings: slices.Clone(b.Warnings), around: map[string][]string{}}
 	spool, err := os.CreateTemp(o.Dir, ".cleanrun-sets-*")
 	if err != nil {
 		return nil, err
@@ -128,6 +128,7 @@ type sealing struct {
 	sets     []*sealedTask
 	problems []Problem
 	warnings []string
+	around   map[string][]string // tasks by what seal.Summary.Surroundings says of them
 	fatal    error
 }
 
@@ -262,6 +263,9 @@ func (w *sealing) one(i int, h *holder, mem *seal.Builder) error {
 	for _, text := range sum.Warnings {
 		w.warnings = append(w.warnings, fmt.Sprintf("%s: %s", e.id, text))
 	}
+	for _, text := range sum.Surroundings {
+		w.around[text] = append(w.around[text], e.id)
+	}
 	w.mu.Unlock()
 	_, err = w.spool.WriteAt(payload, at)
 	return err
@@ -319,6 +323,14 @@ func (w *sealing) build() (*Built, error) {
 	}
 	if weak > 0 {
 		w.warnings = append(w.warnings, fmt.Sprintf("lines or files too short or too weak to seal: %d, in %d of %d tasks; a run that reads nothing else is not noticed", weak, weakIn, len(out.sets)))
+	}
+	for text, ids := range w.around { // sorted below
+		if len(ids) == 1 {
+			text = fmt.Sprintf("%s: %s", ids[0], text)
+		} else {
+			text = fmt.Sprintf("%s (%d tasks, such as %s)", text, len(ids), slices.Min(ids))
+		}
+		w.warnings = append(w.warnings, text)
 	}
 	slices.Sort(w.warnings)
 	out.Warnings = slices.Compact(w.warnings)

@@ -1,6 +1,7 @@
 package contraband
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"path"
 	"slices"
@@ -18,6 +19,18 @@ type Footprint struct {
 	_       struct{} `cbor:",toarray"`
 	Allowed []string // patterns of spec/footprint.md, each once; none: nothing may change
 	Gate    bool     // a change outside makes the run DIRTY; else it is reported alone
+}
+
+// String is f on one line, as task.yaml has it. nil is "none".
+func (f *Footprint) String() string {
+	if f == nil {
+		return "none"
+	}
+	outside := "report"
+	if f.Gate {
+		outside = "dirty"
+	}
+	return fmt.Sprintf("{allow: %q, outside: %s}", f.Allowed, outside)
 }
 
 // maxAllowed bounds the patterns of a footprint. Each has at most maxName bytes.
@@ -55,6 +68,20 @@ type Expect struct {
 	File     string       // clean path in the workspace of the reply or transcript; "" for stdout
 	Agent    string       // who must have written the reply; of a transcript, else ""
 	Channel  string       // where it must be; of a transcript, else ""
+}
+
+// String is e on one line, with the text to plant as its digest. nil is "none".
+func (e *Expect) String() string {
+	if e == nil {
+		return "none"
+	}
+	reply := map[expect.Reply]string{expect.Stdout: "stdout", expect.File: fmt.Sprintf("{file: %q}", e.File),
+		expect.Transcript: fmt.Sprintf("{transcript: {file: %q, agent: %q, channel: %q}}", e.File, e.Agent, e.Channel)}[e.Reply]
+	line := ""
+	if e.Line != "" {
+		line = fmt.Sprintf(", line: %q", e.Line)
+	}
+	return fmt.Sprintf("{read: %q, plant: %d bytes of SHA-256 %x%s, reply: %s}", e.Read, len(e.Template), sha256.Sum256([]byte(e.Template)), line, reply)
 }
 
 // MaxTemplate bounds the text of a planted file, in bytes.
