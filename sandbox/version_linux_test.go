@@ -173,6 +173,15 @@ func TestSandboxRenameDirectory(t *testing.T) {
 		t.Errorf("got %v", e)
 	}
 	r.has(t, "refused rename into itself", func(e entry) bool { return e.Op == journal.OpRename && e.Result == int32(unix.EINVAL) })
+	needs(t, "python3")
+	// What is below a folder moves with it, so rows say that it is one.
+	r = run(t, shell(ws, `echo x > x; mkdir f; mv f h; mv x y; exec python3 -c 'import ctypes; ctypes.CDLL(None).renameat2(-100, b"y", -100, b"h", 2)'`))
+	r.closed(t)
+	for from, folder := range map[string]bool{"f": true, "x": false, "y": true} { // y and the folder h change places
+		if e := r.has(t, "rename of "+from, func(e entry) bool { return e.Op == journal.OpRename && e.D.Path == ws+"/"+from }); e.Flags&journal.FlagDirectory != 0 != folder {
+			t.Errorf("%s: got flags 0x%x, want directory %v", from, uint32(e.Flags), folder)
+		}
+	}
 }
 
 // stdin is the driver's or the model's, argv of the command the driver's, of

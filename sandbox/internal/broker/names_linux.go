@@ -274,7 +274,15 @@ func (w *worker) rename(c *call, dir1 int32, addr1 uint64, dir2 int32, addr2 uin
 			w.fatal(err)
 		}
 	}
-	if flags&unix.RENAME_EXCHANGE != 0 || moved && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+	dir := moved && st.Mode&unix.S_IFMT == unix.S_IFDIR
+	if flags&unix.RENAME_EXCHANGE != 0 {
+		var other unix.Stat_t
+		dir = dir || unix.Fstatat(to.dir, strings.TrimRight(to.base, "/"), &other, unix.AT_SYMLINK_NOFOLLOW) == nil && other.Mode&unix.S_IFMT == unix.S_IFDIR
+	}
+	if dir { // what is below it moves too
+		e.Flags |= journal.FlagDirectory
+	}
+	if dir || flags&unix.RENAME_EXCHANGE != 0 {
 		w.Recorder.Moved(from.name, to.name)
 	}
 	w.Recorder.Touched(from.name, to.name)
@@ -289,7 +297,9 @@ func (w *worker) rename(c *call, dir1 int32, addr1 uint64, dir2 int32, addr2 uin
 			f.Lock()
 			f.Renamed(to.name)
 			f.Unlock()
-			e.Object = f.Number
+			if !dir { // a row of a folder has no object
+				e.Object = f.Number
+			}
 		}
 	}
 	w.named(c, e, path.Base(to.name), result)
