@@ -238,9 +238,9 @@ func TestSandboxPathFlipping(t *testing.T) {
 }
 
 func TestSandboxManyOpensUnderSignals(t *testing.T) {
-	n := 200_000
-	if testing.Short() || os.Getenv(userVar) != "" {
-		n = 20_000
+	n := 20_000
+	if long && os.Getenv(userVar) == "" {
+		n = 200_000
 	}
 	ws := filepath.Join(t.TempDir(), "ws")
 	for i := range 10 {

@@ -309,7 +309,13 @@ c = socket.socket(socket.AF_UNIX); c.connect("own.sock"); a, _ = l.accept(); c.s
 // A FIFO without a peer blocks its opener alone, and is void if the run ends.
 func TestSandboxFIFO(t *testing.T) {
 	ws := folder(t, filepath.Join(base(t), "ws"))
-	r := run(t, shell(ws, "mkfifo p q; (echo through > p) & cat p; wait; cat q & for i in 1 2 3 4; do cat q & done; sleep 0.2; cat /etc/hostname > /dev/null; echo done"))
+	// Five wait when they are asleep in ten looks: each look asks the recorder too.
+	r := run(t, shell(ws, `mkfifo p q; (echo through > p) & cat p; wait; for i in 1 2 3 4 5; do cat q & done
+n=0; while [ $n -lt 10 ]; do
+  s=0; for p in /proc/[0-9]*; do { read pid name state x < $p/stat; } 2>/dev/null && [ "$name $state" = "(cat) S" ] && s=$((s+1)); done
+  n=$((n+1)); [ $s = 5 ] || n=0; sleep 0.02
+done
+cat /etc/hostname > /dev/null; echo done`))
 	if r.stdout != "through\ndone\n" {
 		t.Errorf("got %q (%s)", r.stdout, r.stderr)
 	}
