@@ -60,7 +60,7 @@ func (e *EvidenceError) Error() string {
 func (e *EvidenceError) Unwrap() error { return e.Cause }
 
 // ReadEvidence reads a whole pack and checks its structure (spec/evidence.md,
-// steps 1 to 9). It returns no partial result; an error is an *EvidenceError for
+// steps 1 to 10). It returns no partial result; an error is an *EvidenceError for
 // the first event that breaks a rule, or for the pack. Evidence refers to pack.
 func ReadEvidence(pack []byte) (*Evidence, error) { return read(pack, (*Evidence).checkTree) }
 

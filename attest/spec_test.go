@@ -44,7 +44,7 @@ func TestSpecListsAreClosed(t *testing.T) {
 	lines("evidence.md",
 		attest.RuleShape, attest.RuleVersion, attest.RuleEmpty, attest.RuleRows, attest.RuleJournal, attest.RuleHead, attest.RuleEntry,
 		attest.RuleCoverage, attest.RuleDeclared, attest.RuleSame, attest.RuleDigests, attest.RuleRoot, attest.RuleNoDigests,
-		attest.RuleTree, attest.RuleControls)
+		attest.RuleTree, attest.RuleControls, attest.RuleOpenings)
 }
 
 // The example in spec/statement.md is this statement.
