@@ -139,7 +139,7 @@ func (s *session) finish() error {
 	if err := s.tree.finish(); err != nil {
 		return err
 	}
-	var t attest.Trailer
+	t := attest.Trailer{Openings: s.cfg.Openings}
 	if err := s.tree.each(func(record) error { t.Digests++; return nil }); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/canon"
 	"github.com/cleanrun-dev/cleanrun/internal/manifest"
@@ -28,6 +29,7 @@ type Config struct {
 	Progress func(done, total uint64) // bytes of content, may be nil
 	Workers  int                      // goroutines that fingerprint; 0 is one for each processor
 	Keys     *vault.Keys              // of an encrypted run folder; nil if it is in clear
+	Openings *attest.Openings         // what the set asks to show, for the trailer; nil for nothing
 }
 
 // A Report says what a scan did, for the user. Nothing of it is signed.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,18 +16,23 @@ import (
 	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
+	"github.com/cleanrun-dev/cleanrun/internal/compiled"
 	"github.com/cleanrun-dev/cleanrun/internal/durable"
+	"github.com/cleanrun-dev/cleanrun/internal/opening"
 	"github.com/cleanrun-dev/cleanrun/internal/regular"
+	"github.com/cleanrun-dev/cleanrun/internal/vault"
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/keys"
 	"github.com/cleanrun-dev/cleanrun/receipt"
 	"github.com/cleanrun-dev/cleanrun/scanner"
+	"github.com/cleanrun-dev/cleanrun/scope/footprint"
 )
 
 type attestOptions struct {
-	key, sign, sign2, sealed, out, dir, score, identity, store string
-	compact                                                    bool
-	log                                                        *runnersLog // nil logs nothing
+	key, sign, sign2, sealed, out, dir, score, identity, store, workspace string
+	compact                                                               bool
+	log                                                                   *runnersLog // nil logs nothing
+	ran                                                                   string      // workspace folder of the run, if the caller knows it
 }
 
 var (
@@ -48,6 +54,10 @@ With -log the receipt of a run that was started with "run -log" is put into the 
 assurance L1, members log.tlog-proof and log.cbor. If the end of the run is not in the log yet, it is logged first. A run that was killed has no end: its receipt
 is written without proofs.
 
+If the task states a footprint, the bundle shows the name of each path that the run changed. A cached module of Python (.pyc) is said to be what its source
+compiles to if an interpreter on this machine's PATH makes the same bytes of it. Sources that the run did not change are read from the sealed workspace: -workspace
+names it where it is not in the place that the run had it in.
+
 -compact writes the same signed statement with a proof of half a megabyte or so in place of the evidence, which is what all verification otherwise
 needs. verify then says "aggregation trusted". Keep the run folder, or a full bundle: it is what convicts or clears you.`,
 	JSON: true,
@@ -60,6 +70,7 @@ needs. verify then says "aggregation trusted". Keep the run folder, or a full bu
 		f.Required(&v.out, "o", "`file` to write, out.cleanrun")
 		f.String(&v.identity, "identity", identityUsage)
 		f.String(&v.store, "store", "also put the bundle into the store in this `folder`")
+		f.String(&v.workspace, "workspace", "`folder` of the sealed workspace, for the sources of cached modules, of a task with a footprint")
 		f.Bool(&v.compact, "compact", "write a bundle with a compact proof in place of the evidence (spec/compact.md)")
 		attestLogFlags.flags(f, "the run was registered in")
 		f.String(&v.score, "score", "`number` that you claim as the score (asserted); refused if grading recorded one")
@@ -91,10 +102,14 @@ needs. verify then says "aggregation trusted". Keep the run folder, or a full bu
 					Events  uint64          `json:"events"`
 					Digests uint64          `json:"digests"`
 					Score   *attest.Score   `json:"score,omitempty"`
-				}{v.out, a.Derivation.Verdict, a.Derivation.Reasons, rep.Rows, rep.Digests, a.Statement.Predicate.Score})
+					Names   *int            `json:"names,omitempty"` // of changed paths that the bundle shows
+				}{v.out, a.Derivation.Verdict, a.Derivation.Reasons, rep.Rows, rep.Digests, a.Statement.Predicate.Score, rep.names})
 			}
 			fmt.Fprintf(e.Stdout, "%s  %s\n", cli.Colour(e.Stdout, verdictColour[string(a.Derivation.Verdict)], string(a.Derivation.Verdict)), v.out)
 			fmt.Fprintf(e.Stdout, " events     %d, %d distinct contents, %d digests\n", rep.Rows, rep.Objects, rep.Digests)
+			if rep.names != nil {
+				fmt.Fprintf(e.Stdout, " names      the bundle shows %s that the run changed, since the task has a footprint\n", counted(*rep.names, "path"))
+			}
 			if s := a.Statement.Predicate.Score; s != nil {
 				fmt.Fprintf(e.Stdout, " score      %s, %s\n", s.Value, s.Source)
 			}
@@ -104,9 +119,15 @@ needs. verify then says "aggregation trusted". Keep the run folder, or a full bu
 	},
 }
 
+// attestReport says what attesting did, for the user.
+type attestReport struct {
+	scanner.Report
+	names *int // paths that the bundle shows; nil without a footprint
+}
+
 // doAttest derives evidence and statement of a run and writes the bundle.
-func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*attest.Attestation, scanner.Report, error) {
-	none := scanner.Report{}
+func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*attest.Attestation, attestReport, error) {
+	none := attestReport{}
 	signer, err := keys.Load(o.sign)
 	if err != nil {
 		return nil, none, err
@@ -126,6 +147,9 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 	}
 	if err != nil {
 		return nil, none, err
+	}
+	if o.workspace != "" && set.Footprint == nil {
+		return nil, none, cli.Failf(cli.ExitUsage, "leave it out", "-workspace: the task states no footprint, so it means nothing")
 	}
 	var score *attest.Score
 	if o.score != "" {
@@ -155,16 +179,22 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 	}
 	defer root.Close()
 	defer littleGarbage()()
-	config := scanner.Config{Key: key, Set: set, Keys: private.Keys, Workers: runtime.GOMAXPROCS(0),
+	rep := attestReport{}
+	openings, err := rep.open(root, o, set, private.Keys, warn)
+	if err != nil {
+		return nil, none, fmt.Errorf("%s: %w", o.dir, err)
+	}
+	config := scanner.Config{Key: key, Openings: openings, Set: set, Keys: private.Keys, Workers: runtime.GOMAXPROCS(0),
 		Progress: func(done, total uint64) { p.Update(done>>20, total>>20, "MiB") }}
-	evidence, release, rep, err := scan(root, o.dir, config)
+	evidence, release, scanned, err := scan(root, o.dir, config)
 	if errors.Is(err, syscall.ENOSPC) { // the recording may have filled its disk: the bundle goes elsewhere anyhow
-		evidence, release, rep, err = scan(root, filepath.Dir(o.out), config)
+		evidence, release, scanned, err = scan(root, filepath.Dir(o.out), config)
 	}
 	if err != nil {
 		return nil, none, fmt.Errorf("%s: %w", o.dir, err)
 	}
 	defer release()
+	rep.Report = scanned
 	a, err := attest.Build(set, file, evidence, score)
 	if err != nil {
 		return nil, none, fmt.Errorf("%s: %w", o.dir, err)
@@ -208,6 +238,31 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 		return nil, none, err
 	}
 	return a, rep, nil
+}
+
+// open collects what the sealed set asks the bundle to show.
+func (r *attestReport) open(root *os.Root, o attestOptions, set *contraband.Set, k *vault.Keys, warn func(string, ...any)) (*attest.Openings, error) {
+	c := opening.Config{Set: set, Keys: k, Workspace: cmp.Or(o.workspace, o.ran)}
+	c.Compiler = func(workspace string) func(footprint.Compiled, []byte, []byte) string {
+		avoid := []string{workspace} // what a run could change executes nothing here
+		for _, dir := range []string{o.dir, c.Workspace} {
+			if abs, err := filepath.Abs(dir); err == nil && dir != "" {
+				avoid = append(avoid, abs)
+			}
+		}
+		return compiled.NewChecker(os.Getenv("PATH"), avoid...).Check
+	}
+	out, rep, err := opening.Collect(context.Background(), root, c)
+	if err != nil {
+		return nil, err
+	}
+	if set.Footprint != nil {
+		r.names = &rep.Names
+	}
+	if n := len(rep.Counted); n > 0 && warn != nil {
+		warn("%s of Python counts as any other file; the first is %s: %s", counted(n, "cached module"), quotePath(rep.Counted[0].Path), rep.Counted[0].Why)
+	}
+	return out, nil
 }
 
 func receiptExists(out string) error {

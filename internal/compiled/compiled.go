@@ -35,7 +35,14 @@ type Checker struct {
 // NewChecker looks for interpreters in the folders of path, a list as in PATH, and takes
 // none that lies in a folder of avoid: what the run could change.
 func NewChecker(path string, avoid ...string) *Checker {
-	return &Checker{avoid: avoid, path: path, found: map[int]string{}}
+	c := &Checker{path: path, found: map[int]string{}}
+	for _, dir := range avoid {
+		c.avoid = append(c.avoid, dir)
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			c.avoid = append(c.avoid, real)
+		}
+	}
+	return c
 }
 
 // MaxModule bounds a source, and what it compiles to, in bytes.

@@ -36,9 +36,10 @@ type Config struct {
 	// does not keep; "" for the place that the start row names. What has another SHA-256
 	// than the baseline says is not used.
 	Workspace string
-	// Compiled says why a cached module is not what its source compiles to, "" if it is.
-	// Paths in it are absolute, as the run saw them.
-	Compiled func(m footprint.Compiled, source, pyc []byte) string
+	// Compiler is asked at most once, with the path that the run's workspace had; its
+	// answer says why a cached module is not what its source compiles to, "" if it is.
+	// Paths in the module are absolute, as the run saw them.
+	Compiler func(workspace string) func(m footprint.Compiled, source, pyc []byte) string
 }
 
 // A Report says what was collected, for the user. Nothing of it is signed.
@@ -52,7 +53,7 @@ type Report struct {
 type Counted struct{ Path, Why string }
 
 // Collect reads a run folder. It returns nil if the set asks for nothing, or the run has
-// nothing of it. The same folder, set and answers of Compiled give the same Openings. It
+// nothing of it. The same folder, set and answers of the compiler give the same Openings. It
 // holds each detail to its row; that the rows are the journal's own is for who scans it.
 func Collect(ctx context.Context, run *os.Root, c Config) (*attest.Openings, Report, error) {
 	if c.Set.Footprint == nil {
@@ -79,6 +80,7 @@ type collector struct {
 	start   *journal.Start
 	files   *files
 	changed map[string]bool // paths of the workspace and of grants
+	check   func(m footprint.Compiled, source, pyc []byte) string
 	out     attest.Openings
 	rep     Report
 }
@@ -224,7 +226,10 @@ func (x *collector) module(c *contents, m footprint.Compiled) (why string, gone 
 		}
 		both[i] = b
 	}
-	return x.Compiled(m, both[1], both[0]), false
+	if x.check == nil {
+		x.check = x.Compiler(x.start.Workspace)
+	}
+	return x.check(m, both[1], both[0]), false
 }
 
 // below is name relative to folder.
