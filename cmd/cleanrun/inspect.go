@@ -159,8 +159,9 @@ func eventOf(ev *events, seq uint64) eventJSON {
 	r := &ev.rows[seq]
 	out := eventJSON{Event: r.Seq, Nanos: r.Time, Phase: r.Phase.String(), Process: r.Proc, Op: r.Op.String(), How: how(r),
 		Origin: r.Origin.String(), Errno: r.Result, Bytes: r.Size, Object: r.Object, OutOfScope: r.Flags&journal.FlagOutOfScope != 0}
+	out.Path, out.Path2 = ev.names(seq)
 	if d := ev.detail(seq); d != nil {
-		out.Path, out.Path2, out.Argv, out.Note = d.Path, d.Path2, d.Argv, d.Note
+		out.Argv, out.Note = d.Argv, d.Note
 		if out.Path == "" {
 			out.Path = d.Address
 		}

@@ -24,6 +24,9 @@ type events struct {
 	rows    []journal.Row // all of them, by seq
 	details []journal.Detail
 	known   bool // details are there
+	// What a bundle shows all the same, since the sealed set asks for it.
+	opened map[uint64]*journal.Detail
+	paths  map[[32]byte]string // by digest
 }
 
 // readEvents reads a run folder, with the identity file that opens it if it is
@@ -54,8 +57,19 @@ func readEvents(path, identity string) (*events, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	out := &events{path: path, summary: ev.Summary()}
+	out := &events{path: path, summary: ev.Summary(), opened: map[uint64]*journal.Detail{}, paths: map[[32]byte]string{}}
 	for row := range ev.Rows() {
+		for _, ref := range []*journal.PathRef{row.Path, row.Path2} {
+			if ref == nil {
+				continue
+			}
+			if p, ok := ev.OpenedPath(ref.Digest); ok {
+				out.paths[ref.Digest] = p
+			}
+		}
+		if d, ok := ev.OpenedDetail(row.Seq); ok {
+			out.opened[row.Seq] = &d
+		}
 		out.rows = append(out.rows, *row)
 	}
 	return out, nil
@@ -142,7 +156,37 @@ func openDetails(dir, identity string, rows []journal.Row) ([]journal.Detail, er
 // detail of event seq, nil if it is not known.
 func (e *events) detail(seq uint64) *journal.Detail {
 	if seq >= uint64(len(e.details)) {
-		return nil
+		return e.opened[seq]
 	}
 	return &e.details[seq]
+}
+
+// names are the paths of event seq, "" for each that it has not or that is not known.
+func (e *events) names(seq uint64) (path, path2 string) {
+	r := &e.rows[seq]
+	if d := e.detail(seq); d != nil {
+		path, path2 = d.Path, d.Path2
+	}
+	if path == "" && r.Path != nil {
+		path = e.paths[r.Path.Digest]
+	}
+	if path2 == "" && r.Path2 != nil {
+		path2 = e.paths[r.Path2.Digest]
+	}
+	return path, path2
+}
+
+// find is how the rows name a path, false if none is known to.
+func (e *events) find(path string) (journal.PathRef, bool) {
+	for i := range e.rows {
+		r := &e.rows[i]
+		one, two := e.names(uint64(i))
+		if r.Path != nil && one == path {
+			return *r.Path, true
+		}
+		if r.Path2 != nil && two == path {
+			return *r.Path2, true
+		}
+	}
+	return journal.PathRef{}, false
 }
