@@ -16,6 +16,9 @@ import (
 // what it shows of the evidence (spec/compact.md, steps 2 to 9). set is the one
 // that the statement's run is bound to. The error is an *Error.
 func (p *Proof) Check(set *contraband.Set, stated *attest.Predicate) (*attest.Evidence, error) {
+	if err := attest.Showable(set); err != nil {
+		return nil, &Error{RuleWhole, err}
+	}
 	roots, err := parseRoots(stated)
 	if err != nil {
 		return nil, err

@@ -287,7 +287,7 @@ func TestSpec(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{compact.RuleShape, compact.RuleVersion, compact.RuleStatement, compact.RuleRows, compact.RuleRowPath, compact.RuleEntry,
-		compact.RuleEntryPath, compact.RuleShown, compact.RuleBuckets, compact.RuleFirst, compact.RuleUnneeded, compact.RuleAtOdds} {
+		compact.RuleEntryPath, compact.RuleShown, compact.RuleBuckets, compact.RuleFirst, compact.RuleUnneeded, compact.RuleWhole, compact.RuleAtOdds} {
 		if !bytes.Contains(page, []byte("\n| `"+id+"` |")) {
 			t.Errorf("spec/compact.md has no line for rule %s", id)
 		}

@@ -87,6 +87,7 @@ const (
 	RuleBuckets   = "buckets"  // the buckets are not those of the signed tree
 	RuleFirst     = "first"    // the first row of a found item is not shown, or is another
 	RuleUnneeded  = "unneeded" // a shown row decides nothing
+	RuleWhole     = "whole"    // the sealed set asks what only the whole evidence shows
 	RuleAtOdds    = "at-odds"  // the statement says something else than the rows shown
 )
 

@@ -9,8 +9,12 @@ import (
 )
 
 // Prove makes the compact proof of a run from its whole evidence. It is pure and
-// deterministic. ev must be whole and bound to set (attest.Bind).
+// deterministic. ev must be whole and bound to set (attest.Bind). A set that asks what
+// no compact proof shows is refused with an *Error of RuleWhole.
 func Prove(set *contraband.Set, ev *attest.Evidence) (*Proof, error) {
+	if err := attest.Showable(set); err != nil {
+		return nil, &Error{RuleWhole, err}
+	}
 	m := &maker{ev: ev, asked: ask(set, ev.Salt(), ev.Controls()), held: map[uint64]*Shown{}}
 	p := &Proof{Version: Version, Controls: ev.Controls()}
 	if err := m.choose(attest.Derive(set, ev)); err != nil {

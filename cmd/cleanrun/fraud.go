@@ -197,7 +197,11 @@ func writeFraud(path string, f *compact.Fraud) error {
 // proveCompact makes proof.cbor.
 func proveCompact(set *contraband.Set, ev *attest.Evidence) ([]byte, error) {
 	p, err := compact.Prove(set, ev)
-	if err != nil {
+	var e *compact.Error
+	switch {
+	case errors.As(err, &e) && e.Rule == compact.RuleWhole:
+		return nil, cli.Failf(cli.ExitUsage, "leave out -compact: a run of this task is published with its evidence", "%v", err)
+	case err != nil:
 		return nil, err
 	}
 	data, err := p.Marshal()
