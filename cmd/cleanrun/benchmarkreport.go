@@ -49,14 +49,16 @@ func problemsJSON(list []benchmark.Problem) []problemJSON {
 }
 
 type builtTask struct {
-	Task      string         `json:"task"`
-	Groups    int            `json:"groups"`
-	Items     int            `json:"items"`
-	Novel     int            `json:"novel"`
-	Kept      int            `json:"kept"`
-	Allowed   int            `json:"allowed"`
-	Uncovered map[string]int `json:"uncovered"`
-	Bytes     int            `json:"bytes"`
+	Task      string           `json:"task"`
+	Groups    int              `json:"groups"`
+	Items     int              `json:"items"`
+	Novel     int              `json:"novel"`
+	Kept      int              `json:"kept"`
+	Allowed   int              `json:"allowed"`
+	Uncovered map[string]int   `json:"uncovered"`
+	Bytes     int              `json:"bytes"`
+	Footprint *sealedFootprint `json:"footprint,omitempty"`
+	Expect    *sealedExpect    `json:"expect,omitempty"`
 }
 
 type builtBenchmark struct {
@@ -75,7 +77,8 @@ func builtJSON(file string, b *benchmark.Built) builtBenchmark {
 	out := builtBenchmark{File: file, Benchmark: b.Head.Benchmark, Period: b.Head.Period, Revision: b.Head.Revision, Root: fmt.Sprintf("%x", b.Head.Root),
 		Public: len(b.Head.Key) > 0, Left: problemsJSON(b.Left), Warnings: append([]string{}, b.Warnings...)}
 	for _, t := range b.Tasks {
-		row := builtTask{Task: t.Task, Groups: len(t.Groups), Items: itemsOf(t), Novel: t.Novel, Kept: t.Kept, Allowed: t.Allowed, Uncovered: map[string]int{}, Bytes: t.Size}
+		row := builtTask{Task: t.Task, Groups: len(t.Groups), Items: itemsOf(t), Novel: t.Novel, Kept: t.Kept, Allowed: t.Allowed, Uncovered: map[string]int{}, Bytes: t.Size,
+			Footprint: footprintJSON(t.Footprint), Expect: expectJSON(t.Expect)}
 		for _, c := range t.Uncovered {
 			row.Uncovered[kindName(c.Kind)] = int(c.N)
 		}
@@ -110,6 +113,7 @@ func builtText(w io.Writer, file string, b *benchmark.Built) error {
 			fmt.Fprintf(w, "   %s: task %s: %s: %s\n", p.Place, p.Task, p.Kind, p.Reason)
 		}
 	}
+	fmt.Fprint(w, surroundingsOf(b.Tasks))
 	items, novel, kept, weak, size := 0, 0, 0, 0, 0
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, " items\tgroups\tkept\tallowed\tweak\tbytes\t  task\n")

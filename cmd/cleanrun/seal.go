@@ -31,6 +31,9 @@ solution, the hidden tests, canaries and the rest, padded. Nothing of it can be 
 
 Refuses a task that gives its own answer away (in the prompt, the workspace or its git history), and names the file.
 
+What a run may change (footprint) and what it must do with a named path (expect) stand in the sealed set in clear, the text to plant and the
+line to report too.
+
 Given a benchmark.yaml (spec/benchmark.md), seals all its tasks into one file with one signature. Every task that leaks its answer, seals
 nothing strong or holds another's answer is named, and nothing is written; -skip-weak leaves them out and counts them in the file.
 
@@ -187,22 +190,24 @@ type sealedGroup struct {
 }
 
 type sealedTask struct {
-	File      string         `json:"file"`
-	Benchmark string         `json:"benchmark"`
-	Task      string         `json:"task"`
-	Groups    []sealedGroup  `json:"groups"`
-	Novel     int            `json:"novel"`
-	Kept      int            `json:"kept"`
-	Allowed   int            `json:"allowed"`
-	Controls  int            `json:"controls"`
-	Uncovered map[string]int `json:"uncovered"`
-	TooSmall  bool           `json:"tooSmall"`
-	Warnings  []string       `json:"warnings"`
+	File      string           `json:"file"`
+	Benchmark string           `json:"benchmark"`
+	Task      string           `json:"task"`
+	Groups    []sealedGroup    `json:"groups"`
+	Novel     int              `json:"novel"`
+	Kept      int              `json:"kept"`
+	Allowed   int              `json:"allowed"`
+	Controls  int              `json:"controls"`
+	Uncovered map[string]int   `json:"uncovered"`
+	TooSmall  bool             `json:"tooSmall"`
+	Footprint *sealedFootprint `json:"footprint,omitempty"`
+	Expect    *sealedExpect    `json:"expect,omitempty"`
+	Warnings  []string         `json:"warnings"`
 }
 
 func sealJSON(file string, s *seal.Summary) sealedTask {
 	out := sealedTask{File: file, Benchmark: s.Benchmark, Task: s.Task, Groups: []sealedGroup{}, Novel: s.Novel, Kept: s.Kept, Allowed: s.Allowed,
-		Controls: s.Controls, Uncovered: map[string]int{}, TooSmall: s.TooSmall, Warnings: append([]string{}, s.Warnings...)}
+		Controls: s.Controls, Uncovered: map[string]int{}, TooSmall: s.TooSmall, Footprint: footprintJSON(s.Footprint), Expect: expectJSON(s.Expect), Warnings: append([]string{}, s.Warnings...)}
 	for _, g := range s.Groups {
 		out.Groups = append(out.Groups, sealedGroup{g.Source, kindName(g.Kind), className(g.Class), g.Items, g.Padded, g.Threshold})
 	}
@@ -230,6 +235,7 @@ func sealText(out string, s *seal.Summary) string {
 		fmt.Fprintf(&b, " uncovered  %d of kind %s: too short to seal\n", c.N, kindName(c.Kind))
 	}
 	fmt.Fprintf(&b, " controls   %d\n", s.Controls)
+	b.WriteString(surroundingsText(s.Footprint, s.Expect))
 	if s.TooSmall {
 		fmt.Fprint(&b, " TOO SMALL  every run of this task will be INCONCLUSIVE: no whole object and fewer than 8 items\n")
 	}
