@@ -54,15 +54,18 @@ type contents struct {
 	names     map[[32]byte]string
 }
 
-// contents opens what is read only if there is a module to compile.
-func (x *collector) contents() (*contents, error) {
+// keep opens what contents are read from.
+func (x *collector) keep() error {
+	if x.kept != nil {
+		return nil
+	}
 	base, err := x.baseline()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	store, err := x.run.OpenRoot(objectsDir)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	c := &contents{base: base, store: objects.Source{Root: store, Keys: x.Keys}, names: map[[32]byte]string{}}
 	for name, f := range base {
@@ -75,7 +78,8 @@ func (x *collector) contents() (*contents, error) {
 		at = filepath.FromSlash(x.start.Workspace)
 	}
 	c.workspace, c.why = os.OpenRoot(at)
-	return c, nil
+	x.kept = c
+	return nil
 }
 
 func (c *contents) close() {

@@ -44,9 +44,11 @@ type Config struct {
 
 // A Report says what was collected, for the user. Nothing of it is signed.
 type Report struct {
-	Names    int       // of changed paths that the bundle shows
+	Names    int       // of changed paths that the bundle shows, for a footprint
 	Compiled int       // of them, cached modules that are what their source compiles to
 	Counted  []Counted // cached modules that count as any file, by path
+	Rows     int       // rows that the bundle shows, for a named path
+	Missing  []uint64  // of them, those whose content should be shown and is not kept
 }
 
 // A Counted is a cached module that is not asserted to be what its source compiles to.
@@ -56,15 +58,15 @@ type Counted struct{ Path, Why string }
 // nothing of it. The same folder, set and answers of the compiler give the same Openings. It
 // holds each detail to its row; that the rows are the journal's own is for who scans it.
 func Collect(ctx context.Context, run *os.Root, c Config) (*attest.Openings, Report, error) {
-	if c.Set.Footprint == nil {
+	if c.Set.Footprint == nil && c.Set.Expect == nil {
 		return nil, Report{}, nil
 	}
-	x := &collector{Config: c, run: run, changed: map[string]bool{}}
-	if err := x.read(ctx); err != nil {
-		return nil, Report{}, fmt.Errorf("openings: %w", err)
-	}
-	if err := x.footprint(ctx); err != nil {
-		return nil, Report{}, fmt.Errorf("openings: %w", err)
+	x := &collector{Config: c, run: run, shown: map[string]bool{}}
+	defer func() { x.kept.close() }()
+	for _, step := range []func(context.Context) error{x.follow, x.paths, x.rows} {
+		if err := step(ctx); err != nil {
+			return nil, Report{}, fmt.Errorf("openings: %w", err)
+		}
 	}
 	if len(x.out.Paths)+len(x.out.Rows)+len(x.out.Marker) == 0 {
 		return nil, x.rep, nil
@@ -75,36 +77,98 @@ func Collect(ctx context.Context, run *os.Root, c Config) (*attest.Openings, Rep
 // A collector follows one run.
 type collector struct {
 	Config
-	run     *os.Root
-	secret  journal.Secret
-	start   *journal.Start
-	files   *files
-	changed map[string]bool // paths of the workspace and of grants
-	check   func(m footprint.Compiled, source, pyc []byte) string
-	out     attest.Openings
-	rep     Report
+	run    *os.Root
+	secret journal.Secret
+	start  *journal.Start
+	table  *scope.Table
+	files  *files          // of a set with a footprint, as named is of one that expects something
+	shown  map[string]bool // paths that the pack shows: whether the run changed them
+	named  *attest.Named
+	reply  [32]byte  // digest of the file with the reply
+	kept   *contents // once something was read
+	check  func(m footprint.Compiled, source, pyc []byte) string
+	out    attest.Openings
+	rep    Report
 }
 
-// read goes through rows and details.
-func (x *collector) read(ctx context.Context) error {
-	private := vault.Folder{Root: x.run, Keys: x.Keys}
+// follow goes through all rows.
+func (x *collector) follow(ctx context.Context) error {
 	var err error
-	if x.secret, err = private.Secret(); err != nil {
+	if x.secret, err = (vault.Folder{Root: x.run, Keys: x.Keys}).Secret(); err != nil {
 		return err
 	}
+	chain := journal.NewChecker()
+	err = x.each(ctx, func(line journal.Line, raw []byte) error {
+		row, err := chain.Add(line.Raw)
+		if err != nil {
+			return err
+		}
+		d, err := journal.ParseDetail(raw)
+		if err != nil {
+			return fmt.Errorf("event %d: %w", row.Seq, err)
+		}
+		switch row.Op {
+		case journal.OpStart:
+			err = x.begin(row.Start)
+		case journal.OpDir:
+			err = x.table.AddDir(row.Child, row.Path.Dir, row.Path.Digest)
+		}
+		if err != nil {
+			return err
+		}
+		if x.files != nil {
+			x.changes(chain, &row, &d)
+		}
+		if x.named != nil {
+			x.named.Add(&row)
+			x.names(row.Path, d.Path)
+			x.names(row.Path2, d.Path2)
+		}
+		return nil
+	})
+	if err == nil && x.start == nil {
+		err = errors.New("got a journal without rows, want at least the start row")
+	}
+	return err
+}
+
+func (x *collector) begin(s *journal.Start) (err error) {
+	x.start = s
+	if x.table, err = scope.NewTable(s.Roots); err != nil {
+		return err
+	}
+	if x.Set.Footprint != nil {
+		x.files = newFiles()
+	}
+	e := x.Set.Expect
+	if e == nil {
+		return nil
+	}
+	if file := attest.ReplyFile(e, s); file != "" {
+		x.reply = scope.Digest(scope.Key(x.secret.PathKey(), file), file)
+	}
+	x.named = attest.NewNamed(e, s, x.reply)
+	if len(s.Marker) > 0 {
+		seed := x.secret.Marker()
+		x.out.Marker = seed[:]
+	}
+	return nil
+}
+
+// each reads rows and details once.
+func (x *collector) each(ctx context.Context, do func(journal.Line, []byte) error) error {
 	rows, err := regular.In(x.run, journal.RowsFile)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	details, err := private.Details()
+	details, err := (vault.Folder{Root: x.run, Keys: x.Keys}).Details()
 	if err != nil {
 		return err
 	}
 	defer details.Close()
 	next, stop := iter.Pull2(journal.Details(details))
 	defer stop()
-	chain := journal.NewChecker()
 	for line, err := range journal.Rows(rows) {
 		if err != nil {
 			return err
@@ -112,93 +176,146 @@ func (x *collector) read(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		row, err := chain.Add(line.Raw)
-		if err != nil {
-			return err
-		}
 		raw, err, ok := next()
-		if !ok {
+		switch {
+		case !ok:
 			return errors.New("got fewer details than rows, want one for each (the run folder is damaged)")
+		case err != nil:
+			return err
+		case !line.Row.Opens(x.secret.Salt(line.Row.Seq), raw):
+			return fmt.Errorf("event %d: got a detail that does not open the row (the run folder is damaged)", line.Row.Seq)
 		}
-		if err != nil {
+		if err := do(line, raw); err != nil {
 			return err
 		}
-		if !row.Opens(x.secret.Salt(row.Seq), raw) {
-			return fmt.Errorf("event %d: got a detail that does not open the row (the run folder is damaged)", row.Seq)
-		}
-		d, err := journal.ParseDetail(raw)
-		if err != nil {
-			return fmt.Errorf("event %d: %w", row.Seq, err)
-		}
-		if row.Start != nil {
-			x.start, x.files = row.Start, newFiles()
-		}
-		x.row(chain, &row, &d)
-	}
-	if x.start == nil {
-		return errors.New("got a journal without rows, want at least the start row")
 	}
 	return nil
 }
 
-func (x *collector) row(chain *journal.Checker, r *journal.Row, d *journal.Detail) {
+// names notes that some row names the file with the reply.
+func (x *collector) names(p *journal.PathRef, name string) {
+	if p != nil && p.Digest == x.reply && name != "" && !x.shown[name] {
+		x.shown[name] = false
+	}
+}
+
+// changes notes what a row changes.
+func (x *collector) changes(chain *journal.Checker, r *journal.Row, d *journal.Detail) {
 	if r.Phase == journal.PhaseGrade {
 		return
 	}
-	ours := func(p *journal.PathRef) bool {
-		class := chain.Class(p)
-		return class == scope.Workspace || class == scope.Grant
-	}
-	switch class := chain.Class(r.Path); {
-	case r.Op != journal.OpOpen && r.Op != journal.OpExec && r.Op != journal.OpInterp, class == scope.Private, ours(r.Path):
-		x.files.row(r, d) // what the system holds never gets a name elsewhere
+	switch chain.Class(r.Path) {
+	case scope.System, scope.Toolchain, scope.Kernel: // what stands there never gets a name elsewhere
+	default:
+		x.files.row(r, d)
 	}
 	if r.Phase != journal.PhaseAgent || !attest.Changes(r) {
 		return
 	}
-	for _, p := range [...]struct {
-		ref  *journal.PathRef
-		name string
-	}{{r.Path, d.Path}, {r.Path2, d.Path2}} {
-		if p.ref != nil && p.name != "" && ours(p.ref) {
-			x.changed[p.name] = true
-		}
+	if d.Path != "" && x.watched(r.Path) {
+		x.shown[d.Path] = true
+	}
+	if d.Path2 != "" && x.watched(r.Path2) {
+		x.shown[d.Path2] = true
 	}
 }
 
-// footprint opens the changed paths.
-func (x *collector) footprint(ctx context.Context) error {
-	policy, err := footprint.NewPolicy(x.Set.Footprint.Allowed)
-	if err != nil {
-		return err
+// watched tells whether a path lies in the workspace or in a grant.
+func (x *collector) watched(p *journal.PathRef) bool {
+	if p == nil {
+		return false
 	}
-	var all *contents
-	defer func() { all.close() }()
+	access, class, err := x.table.Access(p.Dir, p.Digest)
+	return err == nil && access != scope.None && (class == scope.Workspace || class == scope.Grant)
+}
+
+// paths opens the names.
+func (x *collector) paths(ctx context.Context) error {
+	var policy footprint.Policy
+	if f := x.Set.Footprint; f != nil {
+		var err error
+		if policy, err = footprint.NewPolicy(f.Allowed); err != nil {
+			return err
+		}
+	}
 	key := x.secret.PathKey()
-	for _, p := range slices.Sorted(maps.Keys(x.changed)) {
+	for _, p := range slices.Sorted(maps.Keys(x.shown)) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		o := attest.OpenedPath{Path: p, Key: scope.Key(key, p)}
-		if m, ok := footprint.ParseCompiled(p); ok && !x.allows(policy, p) {
-			if all == nil {
-				if all, err = x.contents(); err != nil {
-					return err
-				}
+		m, module := footprint.ParseCompiled(p)
+		if module && x.shown[p] && !x.allows(policy, p) {
+			if err := x.keep(); err != nil {
+				return err
 			}
-			why, gone := x.module(all, m)
+			why, gone := x.module(m)
 			switch {
-			case why == "" && !gone:
+			case gone: // it counts, and nobody expects it to be left out
+			case why == "":
 				o.Compiled = true
 				x.rep.Compiled++
-			case !gone:
+			default:
 				x.rep.Counted = append(x.rep.Counted, Counted{p, why})
 			}
 		}
+		if x.shown[p] {
+			x.rep.Names++
+		}
 		x.out.Paths = append(x.out.Paths, o)
 	}
-	x.rep.Names = len(x.out.Paths)
 	return nil
+}
+
+// rows opens what a named path needs.
+func (x *collector) rows(ctx context.Context) error {
+	if x.named == nil {
+		return nil
+	}
+	want := x.named.Rows()
+	x.rep.Rows = len(want)
+	if len(want) == 0 {
+		return nil
+	}
+	return x.each(ctx, func(line journal.Line, raw []byte) error {
+		if len(want) == 0 || want[0].Seq != line.Row.Seq {
+			return nil
+		}
+		o := attest.OpenedRow{Seq: line.Row.Seq, Salt: x.secret.Salt(line.Row.Seq), Detail: raw}
+		if want[0].Content {
+			b, err := x.content(&line.Row, raw)
+			if err != nil {
+				return err
+			}
+			if b == nil {
+				x.rep.Missing = append(x.rep.Missing, o.Seq)
+			} else {
+				o.Content = &b
+			}
+		}
+		x.out.Rows = append(x.out.Rows, o)
+		want = want[1:]
+		return nil
+	})
+}
+
+// content is what a row exposes, nil if it is not kept.
+func (x *collector) content(r *journal.Row, raw []byte) ([]byte, error) {
+	d, err := journal.ParseDetail(raw)
+	if err != nil {
+		return nil, fmt.Errorf("event %d: %w", r.Seq, err)
+	}
+	if err := x.keep(); err != nil {
+		return nil, err
+	}
+	if len(d.SHA256) != 32 {
+		return nil, nil
+	}
+	b, err := x.kept.read(content{[32]byte(d.SHA256), r.Size, true})
+	if err != nil {
+		return nil, nil // its dimension is then not established
+	}
+	return b, nil
 }
 
 // allows spares the interpreter a module that may change anyhow.
@@ -209,18 +326,18 @@ func (x *collector) allows(p footprint.Policy, name string) bool {
 
 // module says why a cached module counts as any file, "" if it does not, and whether it
 // was not there any more when the agent's phase ended.
-func (x *collector) module(c *contents, m footprint.Compiled) (why string, gone bool) {
-	pyc, there := x.files.at(m.Path, x.start.Workspace, c.base)
+func (x *collector) module(m footprint.Compiled) (why string, gone bool) {
+	pyc, there := x.files.at(m.Path, x.start.Workspace, x.kept.base)
 	if !there {
 		return "", true
 	}
-	source, there := x.files.at(m.Source, x.start.Workspace, c.base)
+	source, there := x.files.at(m.Source, x.start.Workspace, x.kept.base)
 	if !there {
 		return "there is no source of it", false
 	}
 	var both [2][]byte
 	for i, f := range []content{pyc, source} {
-		b, err := c.read(f)
+		b, err := x.kept.read(f)
 		if err != nil {
 			return [...]string{"its content", "its source"}[i] + " is not kept: " + err.Error(), false
 		}
