@@ -113,10 +113,8 @@ func (s *finalState) compare(runDir string) error {
 
 // gone lists what was below a folder that is gone.
 func (s *finalState) gone(dir string) (out []footprint.Change) {
-	all := s.first.Entries
-	i, _ := slices.BinarySearchFunc(all, dir+"/", func(e footprint.Entry, p string) int { return strings.Compare(e.Path, p) })
-	for ; i < len(all) && strings.HasPrefix(all[i].Path, dir+"/"); i++ {
-		out = append(out, footprint.Change{Path: all[i].Path, Kind: footprint.Deleted})
+	for e := range s.first.Below(dir) {
+		out = append(out, footprint.Change{Path: e.Path, Kind: footprint.Deleted})
 	}
 	return out
 }
@@ -153,7 +151,7 @@ func (r *scopeReport) judge(p footprint.Policy, s *finalState, record string) {
 		return
 	}
 	inside := ev.summary.Start.Workspace // as the run saw it: without namespaces, a copy
-	seen := footprint.Evidence{Root: s.workspace, Existed: func(p string) bool { return s.first.Find(p) != nil },
+	seen := footprint.Evidence{Root: s.workspace, Existed: s.first.Has,
 		Changes: s.changes, Writes: writesIn(ev, inside), Drift: s.drift, Gaps: s.gaps}
 	python := compiled.NewChecker(os.Getenv("PATH"), s.workspace, record)
 	if root, err := os.OpenRoot(s.workspace); err == nil {

@@ -2,6 +2,7 @@ package footprint
 
 import (
 	"encoding/json"
+	"io/fs"
 	"slices"
 	"strings"
 	"testing"
@@ -132,7 +133,13 @@ func TestRT58c_ChangedByOthersIsInconclusive(t *testing.T) {
 }
 
 func TestRT58d_UnreadableBothTimesIsInconclusive(t *testing.T) {
-	m := func(gaps ...Gap) *Manifest { return &Manifest{Entries: []Entry{{Path: "."}, {Path: "k"}}, Gaps: gaps} }
+	m := func(gaps ...Gap) *Manifest {
+		m, err := Build(slices.Values([]Entry{{Path: ".", Mode: fs.ModeDir}, {Path: "k"}}), gaps)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
 	for _, c := range []struct {
 		before, after *Manifest
 		want          string

@@ -2,17 +2,13 @@ package footprint
 
 import (
 	"io/fs"
-	"os"
 	"syscall"
 )
 
 // kept takes what the system keeps of a file beside what Go shows.
-func kept(e *Entry, st fs.FileInfo) {
-	if s, ok := st.Sys().(*syscall.Stat_t); ok {
-		e.UID, e.GID, e.Links = s.Uid, s.Gid, uint64(s.Nlink)
-		e.Stamp = s.Ctimespec.Nano()
+func (s *status) kept(fi fs.FileInfo) {
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		s.uid, s.gid, s.links = st.Uid, st.Gid, uint64(st.Nlink)
+		s.stamp = st.Ctimespec.Nano()
 	}
 }
-
-// attributes are not compared on this system.
-func attributes(*os.File) (sum [32]byte, err error) { return sum, nil }

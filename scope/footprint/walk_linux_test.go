@@ -35,7 +35,7 @@ func TestWhatLinuxKeeps(t *testing.T) {
 		t.Logf("no attributes on this file system, that part is left out: %v", err)
 	}
 	changes, _ := Diff(before, take(t, dir, true, DefaultLimits))
-	same(t, "changes", kinds(changes), want...)
+	same(t, "changes", described(changes), want...)
 	for _, c := range changes {
 		if w := map[string]string{"attr": "attributes", "linked": "links", "mode": "mode"}[c.Path]; w != "" && c.What != w {
 			t.Errorf("%s: got %q, want %q", c.Path, c.What, w)
@@ -67,7 +67,7 @@ func TestRT58d_UnreadableIsNamed(t *testing.T) {
 		}
 	}
 	for i := range took {
-		took[i], err = Take(context.Background(), root, true, DefaultLimits)
+		took[i], _, err = takeBy(context.Background(), root, true, DefaultLimits, 1) // in this thread
 	}
 	if os.Getuid() == 0 {
 		if err := unix.Setfsuid(0); err != nil {

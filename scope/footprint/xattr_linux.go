@@ -4,37 +4,28 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"io/fs"
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// kept takes what the system keeps of a file beside what Go shows.
-func kept(e *Entry, st fs.FileInfo) {
-	if s, ok := st.Sys().(*syscall.Stat_t); ok {
-		e.UID, e.GID, e.Links = s.Uid, s.Gid, uint64(s.Nlink)
-		e.Stamp = s.Ctim.Nano()
-	}
-}
+func fileAttributes(f *os.File) ([32]byte, error) { return attributes(int(f.Fd())) }
 
 // attributes digests the user's attributes and the capabilities of an open file. An
 // overlay's own attributes are none of the file.
-func attributes(f *os.File) (sum [32]byte, err error) {
-	fd := int(f.Fd())
+func attributes(fd int) (sum [32]byte, err error) {
 	size, err := unix.Flistxattr(fd, nil)
 	if err == unix.ENOTSUP || err == nil && size == 0 {
 		return sum, nil
 	}
 	if err != nil {
-		return sum, &fs.PathError{Op: "listxattr", Path: f.Name(), Err: err}
+		return sum, os.NewSyscallError("flistxattr", err)
 	}
 	list := make([]byte, size)
 	if size, err = unix.Flistxattr(fd, list); err != nil {
-		return sum, &fs.PathError{Op: "listxattr", Path: f.Name(), Err: err}
+		return sum, os.NewSyscallError("flistxattr", err)
 	}
 	h := sha256.New()
 	some := false
@@ -48,7 +39,7 @@ func attributes(f *os.File) (sum [32]byte, err error) {
 		value := make([]byte, 64<<10) // the kernel's bound
 		n, err := unix.Fgetxattr(fd, name, value)
 		if err != nil {
-			return sum, &fs.PathError{Op: "getxattr", Path: f.Name(), Err: err}
+			return sum, os.NewSyscallError("fgetxattr", err)
 		}
 		for _, part := range [][]byte{raw, value[:n]} {
 			h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))

@@ -1,0 +1,90 @@
+package footprint
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
+)
+
+// piece is what a digest covers at once, in bytes.
+const piece = 1 << 20
+
+// digest reads a whole file of size bytes. A file that has become longer or shorter was
+// replaced.
+func (w *worker) digest(f *file, size int64) ([32]byte, error) {
+	if size <= piece {
+		n, err := f.fill(w.buf, 0)
+		if err != nil {
+			return [32]byte{}, err
+		}
+		if int64(n) != size {
+			return [32]byte{}, fmt.Errorf("got %d bytes, want %d: %w", n, size, regular.ErrReplaced)
+		}
+		return sha256.Sum256(w.buf[:n]), nil
+	}
+	h := sha256.New()
+	data := int64(0) // no content lies from off up to here
+	var zeros [32]byte
+	var zerosOf int64
+	for off := int64(0); off < size; off += piece {
+		if err := w.ctx.Err(); err != nil {
+			return [32]byte{}, err
+		}
+		length := min(piece, size-off)
+		if data < off+length {
+			data = max(data, f.data(max(off, data), size))
+		}
+		if data >= off+length {
+			if zerosOf != length {
+				clear(w.buf[:length])
+				zeros, zerosOf = sha256.Sum256(w.buf[:length]), length
+			}
+			h.Write(zeros[:])
+			continue
+		}
+		n, err := f.fill(w.buf[:length], off)
+		if err != nil {
+			return [32]byte{}, err
+		}
+		if int64(n) != length {
+			return [32]byte{}, fmt.Errorf("got an end at %d, want %d bytes: %w", off+int64(n), size, regular.ErrReplaced)
+		}
+		sum := sha256.Sum256(w.buf[:length])
+		h.Write(sum[:])
+	}
+	if n, err := f.fill(w.buf[:1], size); err != nil || n > 0 {
+		if err == nil {
+			err = fmt.Errorf("got more than %d bytes: %w", size, regular.ErrReplaced)
+		}
+		return [32]byte{}, err
+	}
+	return [32]byte(h.Sum(nil)), nil
+}
+
+// fill reads from off until buf is full or the file ends.
+func (f *file) fill(buf []byte, off int64) (n int, err error) {
+	for n < len(buf) {
+		k, err := f.read(buf[n:], off+int64(n))
+		if n += k; err == io.EOF {
+			break
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// entry is a status as an entry that was not read.
+func (s *status) entry() Entry {
+	e := Entry{Mode: s.mode, UID: s.uid, GID: s.gid, Links: s.links, Stamp: s.stamp}
+	if s.mode.IsRegular() {
+		e.Size = s.size
+	}
+	if s.mode.IsDir() {
+		e.Links = 0
+	}
+	return e
+}
