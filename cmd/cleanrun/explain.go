@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/verify"
@@ -144,10 +145,19 @@ func explainBundle(name, event string) (*explanation, error) {
 	if event != "" || explainPath != "" {
 		return x, x.ask(t, report, event)
 	}
+	if f := report.Footprint; f != nil {
+		x.Footprint = t.footprint(f)
+	}
+	if report.Expect != nil {
+		x.Expect = t.expectation(report)
+	}
 	for _, w := range report.Why {
 		if w.Event == 0 {
 			x.Run = append(x.Run, w)
 			continue
+		}
+		if w.Reason == attest.ReasonFootprint {
+			continue // its paths are explained
 		}
 		if !slices.ContainsFunc(x.Events, func(o explained) bool { return o.Event.Event == w.Event }) {
 			x.Events = append(x.Events, explainEvent(t, report, w.Event))
@@ -178,8 +188,9 @@ type explanation struct {
 	Verdict   string              `json:"verdict,omitempty"` // of a bundle
 	Run       []verify.Why        `json:"run"`               // reasons that concern the whole run
 	Events    []explained         `json:"events"`
-	Path      *traced             `json:"path,omitempty"` // that was asked for
-	Footprint *explainedFootprint `json:"footprint,omitempty"`
+	Path      *traced             `json:"path,omitempty"`      // that was asked for
+	Footprint *explainedFootprint `json:"footprint,omitempty"` // of a report of scope, or of a bundle whose task states one
+	Expect    *explainedExpect    `json:"expect,omitempty"`
 	Surface   *explainedSurface   `json:"surface,omitempty"`
 
 	ev *events
@@ -280,6 +291,9 @@ func (x *explanation) text() string {
 	}
 	if x.Surface != nil {
 		x.Surface.text(&b, ev)
+	}
+	if x.Expect != nil {
+		x.Expect.text(&b, ev)
 	}
 	if x.Path != nil {
 		x.Path.text(&b, ev)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
 	"github.com/cleanrun-dev/cleanrun/internal/regular"
 	"github.com/cleanrun-dev/cleanrun/scope/footprint"
@@ -19,10 +20,11 @@ const maxFinding = 64 << 20
 
 // An explainedFootprint is what of a footprint is explained.
 type explainedFootprint struct {
-	Outcome string   `json:"outcome"`
-	Gate    bool     `json:"gate"`
-	Total   uint64   `json:"total"` // paths out of it
-	Paths   []traced `json:"paths"` // the first of them
+	Outcome  string   `json:"outcome"`
+	Gate     bool     `json:"gate"`
+	Total    uint64   `json:"total"`    // paths out of it
+	Unopened uint64   `json:"unopened"` // paths whose names a bundle does not show
+	Paths    []traced `json:"paths"`    // the first of those out of it
 }
 
 // An explainedSurface is what of an answer about a surface is explained.
@@ -30,6 +32,15 @@ type explainedSurface struct {
 	Outcome  string   `json:"outcome"`
 	Location string   `json:"location"`
 	Entries  []traced `json:"entries"`
+}
+
+// footprint explains the footprint of a bundle, as it was derived.
+func (t *tracer) footprint(f *attest.FootprintClaim) *explainedFootprint {
+	out := &explainedFootprint{Outcome: f.Outcome, Gate: f.Gate, Total: f.Outside.Total, Unopened: f.Unopened, Paths: []traced{}}
+	for _, p := range f.Outside.First {
+		out.Paths = append(out.Paths, t.trace(p.Path, "", t.refOf(p.Path), p.Event))
+	}
+	return out
 }
 
 // footprintFile is what explain reads of a report of scope (spec/footprint.md).
@@ -243,6 +254,9 @@ func (e *surfaceEvent) says() string {
 
 func (x *explainedFootprint) text(b *strings.Builder, ev *events) {
 	fmt.Fprintf(b, "\nfootprint %s: %s out of it", strings.ToUpper(x.Outcome), counted(int(x.Total), "path"))
+	if x.Unopened > 0 {
+		fmt.Fprintf(b, ", %s not shown", counted(int(x.Unopened), "name"))
+	}
 	if !x.Gate {
 		b.WriteString(", reported only")
 	}

@@ -2,9 +2,11 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
+	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
@@ -18,10 +20,13 @@ var (
 
 var inspectCommand = &cli.Command{
 	Name:  "inspect",
-	Args:  "RUNDIR|out.cleanrun",
-	Short: "show what a run folder or a bundle holds, without verifying it",
-	Long: `Counts the recorded events by kind. With -events also lists them, one line each: number, seconds since the start, process,
-operation, result, bytes, and the path where it is known (only in a run folder; a bundle shows no paths).
+	Args:  "RUNDIR|out.cleanrun|task.sealed",
+	Short: "show what a run folder, a bundle or a sealed set holds, without verifying it",
+	Long: `Counts the recorded events by kind, and says what the task lets the run change and which path it names. With -events also lists the
+events, one line each: number, seconds since the start, process, operation, result, bytes, and the path where it is known (in a run folder; a
+bundle shows those that its task asks for).
+
+Of a sealed set (a file named *.sealed) it shows what stands in it in clear: what is sealed, by kind, and what a run may read and change.
 
 With -stdout or -stderr it prints what the run wrote there, and nothing else: of all phases, with secrets replaced (only from a run folder that
 was not pruned).
@@ -35,9 +40,15 @@ Nothing here is verified: a bundle may say anything. Use cleanrun verify for tha
 		f.String(&inspectIdentity, "identity", identityUsage)
 	},
 	Run: func(e *cli.Env, args []string) error {
-		path, err := oneArg(args, "the run folder or bundle")
+		path, err := oneArg(args, "the run folder, bundle or sealed set")
 		if err != nil {
 			return err
+		}
+		if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && strings.HasSuffix(path, ".sealed") {
+			if inspectEvents || inspectStdout || inspectStderr || inspectIdentity != "" {
+				return cli.Failf(cli.ExitUsage, "name the run folder or the bundle", "%s: is a sealed set, which has no events", path)
+			}
+			return inspectSet(e, path)
 		}
 		ev, err := readEvents(path, inspectIdentity)
 		if err != nil {
@@ -53,11 +64,18 @@ Nothing here is verified: a bundle may say anything. Use cleanrun verify for tha
 			}
 			return printStream(e.Stdout, ev, op, inspectIdentity)
 		}
+		set, err := ev.sealedOf()
+		if err != nil {
+			return err
+		}
+		if set == nil {
+			set = &contraband.Set{} // a run without a task
+		}
 		if e.JSON {
-			return e.PrintJSON(inspection(ev, inspectEvents))
+			return e.PrintJSON(inspection(ev, set, inspectEvents))
 		}
 		var b strings.Builder
-		inspectText(&b, ev, inspectEvents)
+		inspectText(&b, ev, set, inspectEvents)
 		fmt.Fprint(e.Stdout, b.String())
 		return nil
 	},
@@ -84,6 +102,8 @@ type inspected struct {
 	Backend    string            `json:"backend"`
 	Blind      []string          `json:"blind"`
 	Phases     *phasesJSON       `json:"phases,omitempty"`
+	Footprint  *sealedFootprint  `json:"footprint,omitempty"` // of the sealed set
+	Expect     *sealedExpect     `json:"expect,omitempty"`    // the same
 	Registered *registrationJSON `json:"registered,omitempty"`
 	Closed     bool              `json:"closed"`
 	Torn       string            `json:"torn,omitempty"`
@@ -125,14 +145,14 @@ type eventJSON struct {
 	Note       string   `json:"note,omitempty"`
 }
 
-func inspection(ev *events, list bool) inspected {
+func inspection(ev *events, set *contraband.Set, list bool) inspected {
 	s := &ev.summary
 	st := s.Start
 	out := inspected{
 		Rows: uint64(len(ev.rows)), Root: fmt.Sprintf("%x", s.Head.Root), Run: fmt.Sprintf("%x", st.Run),
 		Benchmark: st.Benchmark, Task: st.Task, Trial: st.Trial, Attempt: st.Attempt, Workspace: st.Workspace, Observe: st.Observe,
 		Recorder: st.Recorder, Backend: st.Backend, Blind: st.Blind, Closed: s.Closed(), OutOf: s.OutOfScope, Bytes: s.Bytes,
-		Processes: s.Born, Lost: s.Lost, Kinds: []kindCount{},
+		Processes: s.Born, Lost: s.Lost, Kinds: []kindCount{}, Footprint: footprintJSON(set.Footprint), Expect: expectJSON(set.Expect),
 	}
 	if p := st.Phases; p != nil {
 		out.Phases = &phasesJSON{append([]string{}, p.Setup...), append([]string{}, p.Grade...), p.Tests, p.Reward, p.RewardDir, append([]string{}, p.Guard...)}
@@ -245,21 +265,17 @@ func phaseEnd(end *journal.PhaseEnd) string {
 	return s
 }
 
-func inspectText(b *strings.Builder, ev *events, list bool) {
-	s := inspection(ev, false)
+func inspectText(b *strings.Builder, ev *events, set *contraband.Set, list bool) {
+	s := inspection(ev, set, false)
 	fmt.Fprintf(b, "%s: nothing here is verified\n", ev.path)
 	if s.Task != "" {
 		fmt.Fprintf(b, " task       %s/%s  trial %d  attempt %d\n", s.Benchmark, s.Task, s.Trial, s.Attempt)
 	}
 	fmt.Fprintf(b, " run        %s\n workspace  %s\n recorder   %s, %s\n", s.Run, s.Workspace, s.Recorder, s.Backend)
 	if p := s.Phases; p != nil {
-		if len(p.Setup) > 0 {
-			fmt.Fprintf(b, " setup      %q\n", p.Setup)
-		}
-		if len(p.Grade) > 0 {
-			fmt.Fprintf(b, " grader     %q, reward by %s\n", p.Grade, p.Reward)
-		}
+		p.text(b)
 	}
+	b.WriteString(surroundingsText(set.Footprint, set.Expect))
 	s.Registered.text(b)
 	switch {
 	case s.Closed:
@@ -281,6 +297,15 @@ func inspectText(b *strings.Builder, ev *events, list bool) {
 	}
 	for i := range ev.rows {
 		fmt.Fprintln(b, eventLine(ev, uint64(i)))
+	}
+}
+
+func (p *phasesJSON) text(b *strings.Builder) {
+	if len(p.Setup) > 0 {
+		fmt.Fprintf(b, " setup      %q\n", p.Setup)
+	}
+	if len(p.Grade) > 0 {
+		fmt.Fprintf(b, " grader     %q, reward by %s\n", p.Grade, p.Reward)
 	}
 }
 

@@ -226,6 +226,14 @@ func lsFile(name string) (lsEntry, bool) {
 	if file.Part != nil {
 		kind = "part of a benchmark's seal"
 	}
+	if f := set.Footprint; f != nil && f.Gate {
+		kind += ", a change outside its footprint is DIRTY"
+	} else if f != nil {
+		kind += ", a change outside its footprint is reported"
+	}
+	if set.Expect != nil {
+		kind += ", names " + set.Expect.Read
+	}
 	return lsEntry{Kind: "task", Says: fmt.Sprintf("%s/%s, %s", set.Benchmark, set.Task, kind), OK: true}, true
 }
 
@@ -253,6 +261,12 @@ func lsReceipt(name string) (lsEntry, bool) {
 	}
 	if p.Score != nil {
 		says += fmt.Sprintf(", score %s %s", p.Score.Value, p.Score.Source)
+	}
+	if p.Footprint != nil {
+		says += ", footprint " + p.Footprint.Outcome
+	}
+	if p.Expect != nil {
+		says += ", named path " + string(p.Expect.Outcome)
 	}
 	return lsEntry{Kind: "receipt", Says: says, OK: true}, true
 }

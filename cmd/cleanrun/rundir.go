@@ -23,7 +23,8 @@ type events struct {
 	torn    error         // why a run folder's journal ends early, nil if it does not
 	rows    []journal.Row // all of them, by seq
 	details []journal.Detail
-	known   bool // details are there
+	known   bool   // details are there
+	sealed  []byte // a bundle's task.sealed
 	// What a bundle shows all the same, since the sealed set asks for it.
 	opened map[uint64]*journal.Detail
 	paths  map[[32]byte]string // by digest
@@ -57,7 +58,7 @@ func readEvents(path, identity string) (*events, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	out := &events{path: path, summary: ev.Summary(), opened: map[uint64]*journal.Detail{}, paths: map[[32]byte]string{}}
+	out := &events{path: path, summary: ev.Summary(), sealed: b.Sealed, opened: map[uint64]*journal.Detail{}, paths: map[[32]byte]string{}}
 	for row := range ev.Rows() {
 		for _, ref := range []*journal.PathRef{row.Path, row.Path2} {
 			if ref == nil {
