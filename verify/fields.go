@@ -46,6 +46,8 @@ var restFields = []field{
 	// A score that is asserted is the one value that evidence does not give:
 	// checkSubject takes it from the statement, unless the rows hold a reward.
 	{"score", func(s *attest.Statement) any { return s.Predicate.Score }},
+	{"footprint", func(s *attest.Statement) any { return s.Predicate.Footprint }},
+	{"expect", func(s *attest.Statement) any { return s.Predicate.Expect }},
 }
 
 // compare returns the first field in which the two statements differ.

@@ -62,7 +62,10 @@ func (v *verifier) describe() {
 	r, p := v.report, &v.composed.Predicate
 	r.Derived = v.derived.Verdict
 	r.Run, r.Score, r.Phases, r.Grader, r.Counts, r.Coverage = &p.Run, p.Score, p.Phases, p.Grader, &p.Counts, &p.Coverage
-	r.Agent, r.Model = p.Asserted.Agent, p.Asserted.Model
+	r.Agent, r.Model, r.Footprint = p.Asserted.Agent, p.Asserted.Model, p.Footprint
+	if r.Expect = p.Expect; r.Expect != nil {
+		r.NamedPath = v.set.Expect.Read
+	}
 	r.Checked = &Checked{Level: levels[v.rederived()], Rederived: v.rederived(), Events: p.Journal.Size, Digests: p.Evidence.Digests, Bytes: p.Coverage.Seen}
 	r.Assurance = v.assurance()
 	r.CountsAs = countsAs(p.Score, v.derived.Verdict)
@@ -225,6 +228,9 @@ func (v *verifier) asserted() {
 	}
 	if n := v.derived.Counts.GradeShared; n > 0 {
 		add("reward: tests were open in one process with the agent's code, or in one that it started (%s)", plural(n, "process", "processes"))
+	}
+	if f := v.derived.Footprint; f != nil && f.Compiled > 0 {
+		add("that %s of Python are what their sources compile to", plural(f.Compiled, "cached module", "cached modules"))
 	}
 	if n := v.derived.Coverage.Baseline; n > 0 {
 		add("%s bytes as part of the sealed baseline", group(n))

@@ -31,6 +31,12 @@ type Policy struct {
 	// been replaced after failures of infrastructure. It speaks of submissions:
 	// package audit checks it, Verify does not.
 	InfrastructureRate int
+	// Footprint demands that the sealed set states a footprint, and that what the run
+	// changed is within.
+	Footprint bool
+	// Expect demands that the sealed set expects something of a named path, and that
+	// the run passed it.
+	Expect bool
 	// Period is the key period that a sealed set must be of: one of another period
 	// is expired or superseded. "" is any.
 	Period string
@@ -54,6 +60,8 @@ const (
 	requireFull      = "full-evidence"
 	requireSecond    = "second-signature"
 	requireRate      = "infrastructure-rate"
+	requireExpect    = "expect"
+	requireFootprint = "footprint"
 	requirePeriod    = "period"
 	requireInterval  = "checkpoint-interval"
 	requireFreshness = "freshness"
@@ -186,7 +194,7 @@ func key(keys *[]receipt.PublicKey, words []string) *PolicyError {
 // require reads what stands behind the word require: a requirement, and its value
 // if it has one.
 func (p *reader) require(words []string) *PolicyError {
-	flags := map[string]*bool{requireFull: &p.FullEvidence, requireSecond: &p.SecondSignature}
+	flags := map[string]*bool{requireFull: &p.FullEvidence, requireSecond: &p.SecondSignature, requireExpect: &p.Expect, requireFootprint: &p.Footprint}
 	values := map[string]func(string) *PolicyError{
 		requireRate:      func(v string) *PolicyError { return percent(&p.InfrastructureRate, v) },
 		requirePeriod:    func(v string) *PolicyError { p.Period = v; return nil },

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/expect"
 )
 
 // Exit codes of cleanrun verify. Any other code is a failure.
@@ -47,6 +48,8 @@ const (
 	CheckSubject     = "subject"            // subject and sub name this journal's head and run
 	CheckVerdict     = "verdict"            // the stored verdict is the derived one
 	CheckFields      = "statement-fields"   // so is everything else that the statement says
+	CheckFootprint   = "footprint"          // what the run changed is within the sealed footprint, if the policy requires it
+	CheckExpect      = "named-path"         // what the task expects of a named path was passed, if the policy requires it
 
 	CheckLogMembers     = "log-members"     // what a logged bundle carries is all there, and in its one form
 	CheckLogCheckpoints = "log-checkpoints" // the checkpoints are of one log, of growing size, and by the pinned key
@@ -153,34 +156,37 @@ type Logged struct {
 // A Report is what Verify found. Fields other than Checks are filled as far as
 // the checks got.
 type Report struct {
-	Verdict    string              `json:"verdict"`           // CLEAN, DIRTY, INCONCLUSIVE, INVALID, UNUSABLE or UNDECIDED
-	Exit       int                 `json:"exit"`              //
-	Derived    attest.Verdict      `json:"derived,omitempty"` // from the evidence, whoever signed it
-	Notes      []string            `json:"notes"`             // why UNDECIDED, and what to know of the parties
-	CheckedAt  time.Time           `json:"checkedAt"`         // the caller's time
-	Run        *attest.RunClaim    `json:"run,omitempty"`
-	Agent      string              `json:"agent"` // asserted
-	Model      string              `json:"model"` // asserted
-	Runner     *Party              `json:"runner,omitempty"`
-	Second     *Party              `json:"second,omitempty"`
-	Owner      *Party              `json:"owner,omitempty"`
-	Benchmark  *Benchmark          `json:"benchmark,omitempty"` // nil if the set is signed by itself
-	Why        []Why               `json:"why"`
-	Score      *attest.Score       `json:"score,omitempty"`
-	CountsAs   string              `json:"countsAs,omitempty"` // what the score counts as
-	Phases     []attest.PhaseClaim `json:"phases"`             // that ended, in order
-	Grader     string              `json:"grader,omitempty"`   // who chose it: owner, runner or none
-	Counts     *attest.Counts      `json:"counts,omitempty"`
-	Coverage   *attest.Coverage    `json:"coverage,omitempty"`
-	Checked    *Checked            `json:"checked,omitempty"`
-	Attested   []string            `json:"attested"`
-	Asserted   []string            `json:"asserted"`
-	Trusted    []string            `json:"trusted"` // what a compact proof leaves to the runner's word; empty of a full re-derivation
-	NotCovered []string            `json:"notCovered"`
-	Assurance  *Assurance          `json:"assurance,omitempty"`
-	Logged     *Logged             `json:"logged,omitempty"`   // nil if the bundle is not logged
-	Conflict   []string            `json:"conflict,omitempty"` // signed checkpoints that contradict each other, as they stand
-	Checks     []Check             `json:"checks"`
+	Verdict    string                 `json:"verdict"`           // CLEAN, DIRTY, INCONCLUSIVE, INVALID, UNUSABLE or UNDECIDED
+	Exit       int                    `json:"exit"`              //
+	Derived    attest.Verdict         `json:"derived,omitempty"` // from the evidence, whoever signed it
+	Notes      []string               `json:"notes"`             // why UNDECIDED, and what to know of the parties
+	CheckedAt  time.Time              `json:"checkedAt"`         // the caller's time
+	Run        *attest.RunClaim       `json:"run,omitempty"`
+	Agent      string                 `json:"agent"` // asserted
+	Model      string                 `json:"model"` // asserted
+	Runner     *Party                 `json:"runner,omitempty"`
+	Second     *Party                 `json:"second,omitempty"`
+	Owner      *Party                 `json:"owner,omitempty"`
+	Benchmark  *Benchmark             `json:"benchmark,omitempty"` // nil if the set is signed by itself
+	Why        []Why                  `json:"why"`
+	Score      *attest.Score          `json:"score,omitempty"`
+	CountsAs   string                 `json:"countsAs,omitempty"` // what the score counts as
+	Phases     []attest.PhaseClaim    `json:"phases"`             // that ended, in order
+	Grader     string                 `json:"grader,omitempty"`   // who chose it: owner, runner or none
+	Counts     *attest.Counts         `json:"counts,omitempty"`
+	Coverage   *attest.Coverage       `json:"coverage,omitempty"`
+	Footprint  *attest.FootprintClaim `json:"footprint,omitempty"` // nil if the set states none
+	NamedPath  string                 `json:"namedPath,omitempty"` // that the set expects something of
+	Expect     *expect.Result         `json:"expect,omitempty"`    // nil if it expects nothing
+	Checked    *Checked               `json:"checked,omitempty"`
+	Attested   []string               `json:"attested"`
+	Asserted   []string               `json:"asserted"`
+	Trusted    []string               `json:"trusted"` // what a compact proof leaves to the runner's word; empty of a full re-derivation
+	NotCovered []string               `json:"notCovered"`
+	Assurance  *Assurance             `json:"assurance,omitempty"`
+	Logged     *Logged                `json:"logged,omitempty"`   // nil if the bundle is not logged
+	Conflict   []string               `json:"conflict,omitempty"` // signed checkpoints that contradict each other, as they stand
+	Checks     []Check                `json:"checks"`
 }
 
 // FailedCheck returns the check that failed, nil if none did.

@@ -59,6 +59,8 @@ func (r *Report) Text(file string) string {
 	if len(r.Phases) > 0 {
 		line("phases", "%s", phasesText(r.Phases))
 	}
+	r.footprint(&b)
+	r.namedPath(&b)
 	if r.Score != nil {
 		line("score", "%s %s, counts as %s", r.Score.Source, r.Score.Value, r.CountsAs)
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/compact"
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/receipt"
 	"github.com/cleanrun-dev/cleanrun/tlog/proof"
@@ -101,6 +102,8 @@ func (v *verifier) run(data []byte) {
 		{CheckSubject, v.checkSubject},
 		{CheckVerdict, v.checkVerdict},
 		{CheckFields, v.checkFields},
+		{CheckFootprint, v.checkFootprint},
+		{CheckExpect, v.checkExpect},
 		{CheckLogMembers, v.checkLogMembers},
 		{CheckLogCheckpoints, v.checkLogCheckpoints},
 		{CheckLogInclusion, v.checkLogInclusion},
@@ -153,7 +156,10 @@ func hint(err error) string {
 	var refused *attest.Refusal
 	var logged *proof.Error
 	var hinted *hinted
+	var proved *compact.Error
 	switch {
+	case errors.As(err, &proved) && proved.Rule == compact.RuleWhole:
+		return "ask the runner for the bundle with its evidence"
 	case errors.As(err, &hinted):
 		return hinted.hint
 	case errors.As(err, &logged):
