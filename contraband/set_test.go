@@ -310,6 +310,14 @@ func FuzzParseSet(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(good)
+	around := sampleSurroundings()
+	for _, edit := range []func(){func() {}, func() { inFile(around.Expect) }, func() { inTranscript(around.Expect) }, func() { around.Footprint = nil }} {
+		edit()
+		if good, err = around.Marshal(); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(good)
+	}
 	f.Add([]byte{0xb5})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := ParseSet(data)
