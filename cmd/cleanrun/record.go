@@ -85,7 +85,9 @@ func doRun(o runOptions, p *cli.Progress, warn func(string, ...any)) (*ran, stri
 			return nil, "", err
 		}
 		c.HiddenHints = append(c.HiddenHints, hidden...)
-		c.Start.Benchmark, c.Start.Task, c.Start.Trial, c.Start.Attempt = task.Benchmark, task.ID, o.trial, o.attempt
+		if o.sealed == "" && task.Expect != nil {
+			return nil, "", cli.Failf(cli.ExitRunner, "give the sealed task with -sealed", "%s plants a file (expect): only a sealed run has a marker, since its start row binds it", o.task)
+		}
 		setScope(&c, task.Scope, task.Channels)
 	} else if o.prompt != "" {
 		if o.sealed == "" {
