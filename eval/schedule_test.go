@@ -52,7 +52,14 @@ func TestRun(t *testing.T) {
 		most = max(most, running)
 		made[c]++
 		mu.Unlock()
-		time.Sleep(2 * time.Millisecond)
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			mu.Lock()
+			both := most > 1
+			mu.Unlock()
+			if both {
+				break
+			}
+		}
 		mu.Lock()
 		running--
 		mu.Unlock()

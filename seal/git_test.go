@@ -344,7 +344,7 @@ func TestLongHistoryIsFast(t *testing.T) {
 	}
 	took := time.Since(start)
 	t.Logf("%v for %s", took, regexp.MustCompile(`in-pack: \d+`).FindString(out))
-	if took > 30*time.Second { // a few seconds on an idle machine
+	if took > 2*time.Minute { // a few seconds on an idle machine
 		t.Errorf("got %v, want seconds", took)
 	}
 }

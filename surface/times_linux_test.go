@@ -38,7 +38,7 @@ func changedAt(t *testing.T, p string) int64 {
 // later writes a file whose time of last change is after a moment.
 func later(t *testing.T, p, content string, after int64) int64 {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if err := errors.Join(os.RemoveAll(p), os.WriteFile(p, []byte(content), 0o600)); err != nil {
 			t.Fatal(err)
 		}

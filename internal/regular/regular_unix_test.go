@@ -54,7 +54,7 @@ func TestOnlyRegularFiles(t *testing.T) {
 			go func() { b, err = open(); close(done) }()
 			select {
 			case <-done:
-			case <-time.After(10 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatalf("%s %s: still waiting", how, name)
 			}
 			var kind *KindError

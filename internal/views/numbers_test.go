@@ -71,9 +71,15 @@ func TestSearchIsLinear(t *testing.T) {
 			Each(content, func(View) {})
 			return time.Since(start)
 		}
-		small, large := took(256<<10), took(4<<20)
-		if large > 100*small+2*time.Second { // 16 times the bytes
-			t.Errorf("%s: got %v for 256 KiB, %v for 4 MiB", name, small, large)
+		for try := 1; ; try++ { // a busy machine does not hold up all three
+			small, large := took(256<<10), took(4<<20)
+			if large <= 100*small+2*time.Second { // 16 times the bytes
+				break
+			}
+			if try == 3 {
+				t.Errorf("%s: got %v for 256 KiB, %v for 4 MiB", name, small, large)
+				break
+			}
 		}
 	}
 }

@@ -227,7 +227,7 @@ func TestProblems(t *testing.T) {
 
 // Clients that send slowly, or nothing, do not keep others out, and leave nothing.
 func TestSlowClients(t *testing.T) {
-	defer registry.ClientsWithin(2*time.Second, 2*time.Second)()
+	defer registry.ClientsWithin(5*time.Second, 5*time.Second)()
 	c := newCast(t)
 	before := runtime.NumGoroutine()
 	s := c.open(t, c.openLog(t, c.folder(t)))

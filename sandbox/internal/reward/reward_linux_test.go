@@ -235,7 +235,7 @@ func TestLookAtALease(t *testing.T) {
 	if err != nil || content != nil || s.kind != held || s == before {
 		t.Errorf("got %q %+v %v, want the state of a file that is held", content, s, err)
 	}
-	if d := time.Since(began); d > 10*time.Second {
+	if d := time.Since(began); d > time.Minute {
 		t.Errorf("took %v", d)
 	}
 	unix.Close(holder)

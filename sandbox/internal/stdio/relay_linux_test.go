@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // session is one program under a relay whose outer streams are pipes.
 type session struct {
