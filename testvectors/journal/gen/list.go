@@ -195,13 +195,17 @@ func starts() []vector {
 		bad("freshness-alone", "a freshness without registration", table{18: bstr([]byte{1})}),
 		bad("registration-empty", "no bytes of registration", table{17: bstr(nil), 18: bstr([]byte{1})}),
 		bad("freshness-long", "16,385 bytes of freshness", table{17: bstr([]byte{1}), 18: bstr(make([]byte, 16385))}),
+		{name: "ok-start-marker", stage: "ok", comment: "the marker of a planted file", rows: start(table{22: bstr(make([]byte, 32))})},
+		bad("marker-short", "31 bytes of a marker", table{22: bstr(make([]byte, 31))}),
+		bad("marker-without-task", "a marker in a run without a task", table{3: tstr(""), 4: tstr(""), 5: num(0), 6: num(0), 7: bstr(make([]byte, 32)), 8: bstr(make([]byte, 32)), 22: bstr(make([]byte, 32))}),
+		{name: "start-marker-empty", stage: "encoding", row: 0, comment: "no bytes for no marker", rows: start(table{22: bstr(nil)})},
 		{name: "start-key-missing", stage: "encoding", row: 0, redteam: "62", comment: "key 18 left out", rows: edit(func(r []table) []table {
 			s := baseStart()
 			delete(s, 18)
 			r[0][kStart] = s.encode()
 			return r
 		})},
-		{name: "start-key-unknown", stage: "encoding", row: 0, redteam: "62", comment: "key 22", rows: start(table{22: num(1)})},
+		{name: "start-key-unknown", stage: "encoding", row: 0, redteam: "62", comment: "key 23", rows: start(table{23: num(1)})},
 		{name: "start-roots-null", stage: "encoding", row: 0, redteam: "60", comment: "null for an empty list", rows: start(table{13: null})},
 	}
 }
