@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -88,23 +89,24 @@ func untraced(path, says string) traced {
 }
 
 // path explains the last change of a path that the user names.
-func (t *tracer) path(path string) (traced, error) {
-	if !strings.HasPrefix(path, "/") {
-		path = strings.TrimSuffix(t.ev.summary.Start.Workspace, "/") + "/" + strings.TrimPrefix(path, "./")
+func (t *tracer) path(name string) (traced, error) {
+	if !path.IsAbs(name) {
+		name = path.Join(t.ev.summary.Start.Workspace, name)
 	}
-	ref, ok := t.ev.find(path)
+	name = path.Clean(name)
+	ref, ok := t.ev.find(name)
 	if !ok {
 		hint := "cleanrun inspect -events lists the paths that it names"
 		if !t.ev.known {
 			hint = "a bundle shows few paths; give the run folder with -detail"
 		}
-		return traced{}, cli.Failf(cli.ExitUsage, hint, "%s: no event of %s is known to name this path", path, t.ev.path)
+		return traced{}, cli.Failf(cli.ExitUsage, hint, "%s: no event of %s is known to name this path", name, t.ev.path)
 	}
 	list := t.run.History(ref)
 	if len(list) == 0 {
-		return untraced(path, "nothing changed it"), nil
+		return untraced(name, "nothing changed it"), nil
 	}
-	return t.trace(path, "", &ref, list[len(list)-1]), nil
+	return t.trace(name, "", &ref, list[len(list)-1]), nil
 }
 
 // refOf is how the rows name a path, nil if they do not.
