@@ -48,6 +48,10 @@ func FuzzReadEvidence(f *testing.F) {
 	f.Add(pack(f).Bytes())
 	g := play(f, graded(cheat.Rows, "text 1", "json 0"))
 	f.Add(g.pack)
+	f.Add(openedPack(f).Bytes())
+	limits := bounded{allowed: []string{"a/**"}, gate: true, do: imported, names: importedNames + "+"}
+	set := limits.set(f)
+	f.Add(limits.pack(f, set).Bytes())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ev, err := attest.ReadEvidence(data)
@@ -58,6 +62,9 @@ func FuzzReadEvidence(f *testing.F) {
 			return
 		}
 		attest.Derive(g.set, ev) // whatever it says, it says something
+		if attest.Derive(set, ev).Footprint == nil {
+			t.Fatal("no word of the footprint")
+		}
 		// Accepted bytes are the only spelling of what they say.
 		h := attest.Header{Version: attest.EvidenceVersion, Rows: ev.Size(), Root: ev.Root()}
 		again := h.Append(nil)
