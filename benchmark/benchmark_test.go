@@ -331,6 +331,9 @@ func TestBenchmarkExample(t *testing.T) {
 	if err != nil || b.Name != "repair-500" || b.Period != "2026-1" || b.Revision != "6f21c3d" || b.Overlap != OverlapReport || len(sources) != 3 {
 		t.Errorf("got %+v, %d sources, %v", b, len(sources), err)
 	}
+	if rows := sources[1].(*rowSource); !rows.common.HasFootprint() || rows.fields.kindOf["may_change"] != fieldFootprint {
+		t.Errorf("got fields %v", rows.fields.kindOf)
+	}
 	for _, kind := range append(slices.Clone(singleFields), listFields...) {
 		if !strings.Contains(string(page), "`"+kind+"`") {
 			t.Errorf("the page lacks the field %s", kind)

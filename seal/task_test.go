@@ -69,8 +69,14 @@ func TestSpecExample(t *testing.T) {
 	_, example, _ := strings.Cut(string(spec), "```yaml\n")
 	example, _, _ = strings.Cut(example, "```")
 	task, err := ParseTask("task.yaml", []byte(example))
-	if err != nil || len(task.Reference) != 3 || len(task.Commands) != 1 || len(task.Scope.Grants) != 1 {
-		t.Errorf("got %+v, %v", task, err)
+	if err != nil || len(task.Reference) != 3 || len(task.Commands) != 1 || len(task.Scope.Grants) != 2 {
+		t.Fatalf("got %+v, %v", task, err)
+	}
+	if f := task.Footprint; f == nil || !f.Gate || !slices.Equal(f.Allowed, []string{"answer.txt", "src/**"}) {
+		t.Errorf("got footprint %v", f)
+	}
+	if e := task.Expect; e == nil || e.want.Read != "/srv/skills/health/SKILL.md" || e.Plant.Value != "SKILL.md" || e.want.File != "answer.txt" || e.want.Line == "" {
+		t.Errorf("got expect %+v", e)
 	}
 }
 
