@@ -51,6 +51,7 @@ type kit struct {
 	start                 func(*journal.Start)
 	open                  bool
 	score                 *attest.Score
+	openings              func(*fixture.Run, *fixture.Pack)
 	pack                  func(*fixture.Pack)     // before the statement
 	statement             func(*attest.Statement) // before signing
 	bundle                func(b *receipt.Bundle) // at the end
@@ -186,6 +187,9 @@ func (k *kit) make(t testing.TB) []byte {
 	}
 	if k.logging != nil {
 		k.logging.Ended(pack, k.took)
+	}
+	if k.openings != nil {
+		k.openings(r, pack)
 	}
 	good := pack.Bytes()
 	if k.attestWith != nil {

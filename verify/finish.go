@@ -230,7 +230,7 @@ func (v *verifier) asserted() {
 		add("reward: tests were open in one process with the agent's code, or in one that it started (%s)", plural(n, "process", "processes"))
 	}
 	if f := v.derived.Footprint; f != nil && f.Compiled > 0 {
-		add("that %s of Python are what their sources compile to", plural(f.Compiled, "cached module", "cached modules"))
+		add("the sources of %s of Python, which the footprint leaves out", plural(f.Compiled, "cached module", "cached modules"))
 	}
 	if n := v.derived.Coverage.Baseline; n > 0 {
 		add("%s bytes as part of the sealed baseline", group(n))
