@@ -198,12 +198,13 @@ type explanation struct {
 }
 
 type explained struct {
-	Event   eventJSON    `json:"event"`
-	Why     []verify.Why `json:"why"`
-	Started []eventJSON  `json:"started"` // what led to the process: forks and execs, oldest first
-	Before  []eventJSON  `json:"before"`  // of the same process
-	After   []eventJSON  `json:"after"`
-	Object  []eventJSON  `json:"object"` // other events on the same file
+	Event       eventJSON    `json:"event"`
+	Why         []verify.Why `json:"why"`
+	Started     []eventJSON  `json:"started"` // what led to the process: forks and execs, oldest first
+	Before      []eventJSON  `json:"before"`  // of the same process
+	After       []eventJSON  `json:"after"`
+	Object      []eventJSON  `json:"object"` // other events on the same file
+	*readBefore              // of an event that changes something
 
 	lines map[string][]uint64
 }
@@ -241,6 +242,10 @@ func explainEvent(t *tracer, r *verify.Report, seq uint64) explained {
 		if o := &ev.rows[i]; o.Proc == row.Proc && o.Op != journal.OpDir {
 			add(&x.After, "after", uint64(i))
 		}
+	}
+	if attest.Changes(row) {
+		before := t.before(row.Proc, seq)
+		x.readBefore = &before
 	}
 	for i := range ev.rows {
 		if o := &ev.rows[i]; sameFile(row, o) && uint64(i) != seq && o.Op != journal.OpVoid && len(x.Object) < 2*around {
@@ -319,5 +324,8 @@ func (o *explained) text(b *strings.Builder, ev *events) {
 		for _, s := range o.lines[part.name] {
 			fmt.Fprintln(b, eventLine(ev, s))
 		}
+	}
+	if o.readBefore != nil {
+		o.readBefore.text(b, ev)
 	}
 }

@@ -22,9 +22,14 @@ type traced struct {
 	Started []eventJSON `json:"started"`           // what led to the process: forks and execs, oldest first
 	Changes []eventJSON `json:"changes"`           // all of the path, oldest first; the last ones if there are many
 	Earlier int         `json:"earlier"`           // changes before those
-	Read    []readJSON  `json:"read"`              // before the event, newest last
-	More    bool        `json:"more"`              // reads before those
-	System  int         `json:"system"`            // names of the system and of toolchains that were read; they are not in the list
+	readBefore
+}
+
+// readBefore is what had been read before an event.
+type readBefore struct {
+	Read   []readJSON `json:"read"`   // newest last
+	More   bool       `json:"more"`   // there is more
+	System int        `json:"system"` // names of the system and of toolchains that were read; they are not in the list
 }
 
 // A readJSON is a read by the process that made a change, or by one around it.
@@ -65,7 +70,7 @@ func (t *tracer) events(list []uint64) []eventJSON {
 func (t *tracer) trace(path, says string, ref *journal.PathRef, seq uint64) traced {
 	one := eventOf(t.ev, seq)
 	process := t.ev.rows[seq].Proc
-	out := traced{Path: path, Says: says, Event: &one, Started: t.events(t.run.Lineage(process, seq)), Changes: []eventJSON{}, Read: []readJSON{}}
+	out := traced{Path: path, Says: says, Event: &one, Started: t.events(t.run.Lineage(process, seq)), Changes: []eventJSON{}, readBefore: t.before(process, seq)}
 	if exec, ok := t.run.Program(process, seq); ok {
 		program := eventOf(t.ev, exec)
 		out.Program = &program
@@ -75,17 +80,21 @@ func (t *tracer) trace(path, says string, ref *journal.PathRef, seq uint64) trac
 		out.Earlier = max(0, len(list)-2*around)
 		out.Changes = t.events(list[out.Earlier:])
 	}
+	return out
+}
+
+func (t *tracer) before(process uint32, seq uint64) readBefore {
 	before := t.run.Before(process, seq, maxReads)
+	out := readBefore{[]readJSON{}, before.More, before.System}
 	for _, r := range before.Rows {
 		out.Read = append(out.Read, readJSON{eventOf(t.ev, r.Event), r.By})
 	}
-	out.More, out.System = before.More, before.System
 	return out
 }
 
 // untraced is a finding that no row explains.
 func untraced(path, says string) traced {
-	return traced{Path: path, Says: says, Started: []eventJSON{}, Changes: []eventJSON{}, Read: []readJSON{}}
+	return traced{Path: path, Says: says, Started: []eventJSON{}, Changes: []eventJSON{}, readBefore: readBefore{Read: []readJSON{}}}
 }
 
 // path explains the last change of a path that the user names.
@@ -170,11 +179,15 @@ func (x *traced) text(b *strings.Builder, ev *events) {
 		title = fmt.Sprintf("what changed it, after %d earlier changes", x.Earlier)
 	}
 	part(title, x.Changes)
+	x.readBefore.text(b, ev)
+}
+
+func (x *readBefore) text(b *strings.Builder, ev *events) {
 	if len(x.Read)+x.System == 0 {
 		b.WriteString(" nothing had been read before\n")
 		return
 	}
-	title = "what had been read before, newest last"
+	title := "what had been read before, newest last"
 	if x.More {
 		title += "; there is more"
 	}

@@ -58,9 +58,11 @@ byte counts. A true says what it rests on: "location" is that it stood there whe
 
   cleanrun surface -run RUNDIR -at out/report.txt -contains 'CHECK-41'
 
-  cleanrun surface -folder build -glob '**/*.key' -regex 'BEGIN [A-Z ]*PRIVATE KEY' -o seen.observation
+  cleanrun surface -folder build -glob '**/*.key' \
+    -regex 'BEGIN [A-Z ]*PRIVATE KEY' -o seen.observation
 
-  cleanrun surface -mcp /srv/data -at notes.txt -- npx -y @modelcontextprotocol/server-filesystem /srv/data`,
+  cleanrun surface -mcp /srv/data -at notes.txt -- \
+    npx -y @modelcontextprotocol/server-filesystem /srv/data`,
 	JSON:   true,
 	Dashed: true,
 	Flags: func(f *cli.Flags) {

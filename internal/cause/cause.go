@@ -107,7 +107,7 @@ func reads(row *journal.Row) bool {
 	case journal.OpStdin:
 		return row.Path == nil && row.Size > 0
 	case journal.OpOpen:
-		return row.Path != nil && row.Flags&journal.FlagRead != 0 && row.Flags&(journal.FlagPath|journal.FlagPseudo|journal.FlagCreate|journal.FlagTrunc) == 0
+		return row.Path != nil && row.Flags&journal.FlagRead != 0 && row.Flags&(journal.FlagPath|journal.FlagPseudo|journal.FlagCreate|journal.FlagTrunc|journal.FlagControl) == 0
 	}
 	return false
 }

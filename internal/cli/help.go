@@ -9,9 +9,11 @@ import (
 func (t *Table) usage(w io.Writer) {
 	fmt.Fprintf(w, "%s: %s\n\nusage: %s COMMAND [flags] [arguments]\n\n", t.Program, t.Short, t.Program)
 	for _, c := range t.Commands {
-		fmt.Fprintf(w, "  %-11s %s\n", c.Name, c.Short)
+		fmt.Fprintf(w, "  %-11s %s\n", c.Name, fold(strings.Fields(c.Short), strings.Repeat(" ", 14)))
 	}
-	fmt.Fprintf(w, "\n%s help COMMAND says more. Exit codes: 0 verified CLEAN or done, 1 INVALID, 2 usage or unreadable input,\n3 INCONCLUSIVE or cannot decide, 4 verified DIRTY. run and scope pass their command's code through; their own failures are 125.\n", t.Program)
+	more := t.Program + " help COMMAND says more. Exit codes: 0 verified CLEAN or done, 1 INVALID, 2 usage or unreadable input, " +
+		"3 INCONCLUSIVE or cannot decide, 4 verified DIRTY. run and scope pass their command's code through; their own failures are 125."
+	fmt.Fprintf(w, "\n%s\n", fold(strings.Fields(more), ""))
 }
 
 // Synopsis is the command's usage line.
@@ -67,7 +69,7 @@ func (t *Table) help(w io.Writer, c *Command) {
 	if c.Commands != nil {
 		fmt.Fprintln(w)
 		for i, name := range names(c.Commands) {
-			fmt.Fprintf(w, "  %-11s %s\n", name, c.Commands[i].Short)
+			fmt.Fprintf(w, "  %-11s %s\n", name, fold(strings.Fields(c.Commands[i].Short), strings.Repeat(" ", 14)))
 		}
 		fmt.Fprintf(w, "\n%s help %s COMMAND says more.\n", t.Program, c.Name)
 		return
@@ -87,7 +89,7 @@ func (t *Table) help(w io.Writer, c *Command) {
 }
 
 // helpWidth is the number of columns that help keeps to.
-const helpWidth = 100
+const helpWidth = 80
 
 // fold puts words into lines, all but the first behind indent, which the first
 // line's place has used up as well.
