@@ -75,6 +75,9 @@ func TestTamperVectors(t *testing.T) {
 			if got, want := of(r), (result{v.Exit, v.Check}); got != want || r.Verdict != v.Verdict {
 				t.Fatalf("got %v, %s, want %v, %s\n%s", got, r.Verdict, want, v.Verdict, r.Text(v.File))
 			}
+			if rule := attest.RuleOpenings + ": "; strings.HasPrefix(name, "openings-") && !strings.Contains(r.FailedCheck().Detail, rule) {
+				t.Errorf("got %s, want rule %s", r.FailedCheck().Detail, rule)
+			}
 		})
 	}
 }
@@ -285,6 +288,8 @@ func writeVectors(t *testing.T) {
 		with(nil)(k)
 		k.statement = func(s *attest.Statement) { s.Predicate.Verdict = attest.Clean }
 	})
+	write("policy-footprint.txt", []byte(one+"require footprint\n"))
+	footprintVectors(t, add)
 	logVectors(t, write, add)
 	data, err := json.MarshalIndent(list, "", " ")
 	if err != nil {
