@@ -14,15 +14,14 @@ import (
 // terminal that nobody has changed.
 func TestHelpWidth(t *testing.T) {
 	pages := [][]string{{"help"}}
-	var all func(prefix []string, list []*cli.Command)
-	all = func(prefix []string, list []*cli.Command) {
+	var all func(list []*cli.Command)
+	all = func(list []*cli.Command) {
 		for _, c := range list {
-			at := append(append([]string{}, prefix...), c.Name)
-			pages = append(pages, at)
-			all(at, c.Commands)
+			pages = append(pages, append([]string{"help"}, strings.Fields(c.Name)...))
+			all(c.Commands)
 		}
 	}
-	all([]string{"help"}, table.Commands)
+	all(table.Commands)
 	if len(pages) < 30 {
 		t.Fatalf("got %d pages, want all commands and theirs", len(pages))
 	}
