@@ -122,6 +122,9 @@ func (c *Checker) compare(m footprint.Compiled, path string, source, pyc []byte)
 	if python == "" {
 		return fmt.Sprintf("no Python 3.%d here compiles its source", minor)
 	}
+	if source == nil {
+		source = []byte{} // an empty file: nil would be JSON's null
+	}
 	question, err := json.Marshal(map[string]any{"minor": minor, "optimize": m.Optimize, "path": path, "source": source, "compiled": pyc})
 	if err != nil {
 		return err.Error()
