@@ -25,8 +25,10 @@ var logProveCommand = &cli.Command{
 	Short: "prove an entry in the newest checkpoint of a log",
 	Long: `Fetches an entry and its proof in the newest checkpoint, checks them, and writes what the name of -o asks for:
 
-  x.tlog-proof   proof file of c2sp.org/tlog-proof, with the checkpoint and its cosignatures
-  x.scitt        transparent statement (RFC 9943): the entry with the log's COSE receipt
+  x.tlog-proof   proof file of c2sp.org/tlog-proof, with the checkpoint and its
+                 cosignatures
+  x.scitt        transparent statement (RFC 9943): the entry with the log's
+                 COSE receipt
   x.cose         the COSE receipt alone (RFC 9942)
   x.entry        the entry as it was signed
 
