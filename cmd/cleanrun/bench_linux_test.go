@@ -149,8 +149,8 @@ func (b *bench) begin(ready func() bool, args ...string) *exec.Cmd {
 	cmd.Stderr = &errs
 	b.ok(cmd.Start())
 	b.t.Cleanup(func() { cmd.Process.Kill() })
-	for end := time.Now().Add(time.Minute); !ready(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) || len(alive([]int{cmd.Process.Pid})) == 0 {
+	for end := time.Now().Add(15 * time.Minute); !ready(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) || len(alive([]int{cmd.Process.Pid})) == 0 && !ready() {
 			b.t.Fatalf("it did not get that far: %s", errs.String())
 		}
 	}
@@ -161,7 +161,7 @@ func (b *bench) begin(ready func() bool, args ...string) *exec.Cmd {
 func (b *bench) gone(pids []int, mark string) {
 	b.t.Helper()
 	var left []int
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if left = append(alive(pids), alive(marked(mark))...); len(left) == 0 {
 			return
 		}

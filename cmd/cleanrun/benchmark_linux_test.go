@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/big"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -49,7 +48,7 @@ func newExample(t *testing.T) *example {
 	if !long {
 		want = 0
 		// Each kind of reward is among them. Those in Go, which build the standard library
-		// each time, are for make long; TestReadmeBenchmark has one.
+		// each time, are for make long.
 		for i, task := range tasks {
 			if i%3 != 1 || strings.HasPrefix(filepath.Base(task), "go-") {
 				x.ok(os.RemoveAll(task))
@@ -93,37 +92,23 @@ func (x *example) cleanrun(code int, args ...string) []byte {
 
 func (x *example) evalArgs(agent string, trials int, more ...string) []string {
 	return append(append([]string{"eval", "-benchmark", x.at("b.sealed"), "-data", x.dir + "/benchmark.yaml", "-agent", agent, "-agent-name", agent,
-		"-model-stdin", "sh -c 'case {task} in sh-*) sleep 3;; esac; exec " + x.dir + "/agent/model.sh {task}'", "-trials", fmt.Sprint(trials), "-jobs", "4", "-o", x.at(agent)}, x.attested()...), more...)
+		"-model-stdin", "sh -c 'case {task}-{trial} in *-till-totals-1) until [ -e " + x.at("go") + " ]; do sleep 0.1; done;; esac; exec " + x.dir + "/agent/model.sh {task}'", "-trials", fmt.Sprint(trials), "-jobs", "4", "-o", x.at(agent)}, x.attested()...), more...)
 }
 
 // killed starts an eval and kills it when so many results are there and an agent
-// is at work; nothing of it may live on. Then the same command makes what is
-// missing.
+// is at work: the model of one task waits for that. Nothing of it may live on. Then
+// the same command makes what is missing.
 func (x *example) killed(after int, args []string) {
 	x.t.Helper()
 	out := filepath.Base(args[indexOf(args, "-o")+1])
-	cmd := x.beginWithin(15*time.Minute, func() bool { return x.lines(out) >= after && len(marked("/agent/"+out+"\x00")) > 0 }, args...)
+	_ = os.Remove(x.at("go"))
+	cmd := x.begin(func() bool { return x.lines(out) >= after && len(marked("/agent/"+out+"\x00")) > 0 }, args...)
 	pids := append(descendants(cmd.Process.Pid), cmd.Process.Pid)
 	x.ok(cmd.Process.Kill())
 	cmd.Wait()
 	x.gone(pids, "/agent/"+out+"\x00")
+	x.write("go", "")
 	x.cleanrun(0, append(args, "-json")...)
-}
-
-// beginWithin is begin with more patience: there is real work before ready.
-func (x *example) beginWithin(limit time.Duration, ready func() bool, args ...string) *exec.Cmd {
-	x.t.Helper()
-	cmd := program(args...)
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	x.ok(cmd.Start())
-	x.t.Cleanup(func() { cmd.Process.Kill() })
-	for end := time.Now().Add(limit); !ready(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) || len(alive([]int{cmd.Process.Pid})) == 0 {
-			x.t.Fatalf("it did not get that far: %s", errs.String())
-		}
-	}
-	return cmd
 }
 
 func indexOf(list []string, s string) int {

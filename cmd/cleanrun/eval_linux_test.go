@@ -249,16 +249,24 @@ func TestLsAndWatch(t *testing.T) {
 	}
 	// A watcher does not get in the way, and ends with what it watches.
 	watcher := program("watch", b.at("out"))
-	var seen bytes.Buffer
-	watcher.Stdout, watcher.Stderr = &seen, &seen
+	seen, err := os.Create(b.at("seen"))
+	b.ok(err)
+	defer seen.Close()
+	watcher.Stdout, watcher.Stderr = seen, seen
 	b.ok(watcher.Start())
-	time.Sleep(300 * time.Millisecond)
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if text, _ := os.ReadFile(seen.Name()); bytes.Contains(text, []byte("running")) {
+			break
+		}
+	}
 	pids := descendants(cmd.Process.Pid)
 	b.ok(cmd.Process.Kill())
 	cmd.Wait()
 	b.gone(pids, mark)
 	b.ok(watcher.Wait())
-	want("live watch", seen.String(), "running", "killed: the journal is open")
+	text, err := os.ReadFile(seen.Name())
+	b.ok(err)
+	want("live watch", string(text), "running", "killed: the journal is open")
 	want("watch after a kill", b.said(0, "watch", b.at("out")), "killed: the journal is open")
 	want("watch of a killed run", b.said(0, "watch", rundir), "killed: the journal is open")
 	want("ls after a kill", b.said(0, "ls", b.at("out")), "not on record: the eval was killed")
@@ -283,8 +291,10 @@ func TestEvalRefuses(t *testing.T) {
 	if s := said(2, args...); !strings.Contains(s, "another eval works") {
 		t.Errorf("got %s", s)
 	}
+	pids := descendants(cmd.Process.Pid)
 	b.ok(cmd.Process.Kill())
 	cmd.Wait()
+	b.gone(pids, mark)
 	if s := said(2, b.args("out", "true")...); !strings.Contains(s, "another eval: agent is") {
 		t.Errorf("another agent: %s", s)
 	}

@@ -64,9 +64,16 @@ func honestPrograms(t *testing.T, backend string) {
 	l.write("task/hidden/cmp/hidden_test.go", "package cmp\n\nimport \"testing\"\n\n/*\n"+prose(7, 2500)+"*/\nfunc TestHidden(t *testing.T) { if quorumBaseline != 17 { t.Fatal(quorumBaseline) } }\n")
 	l.seal("reference: [{path: hidden/cmp/report_compare.go, root: hidden}]\ntests: [{path: hidden/cmp/hidden_test.go, root: hidden}]\nchannels: {stdin: model}\n", 200)
 
+	// The run has no build cache, so what these import is compiled each time.
 	const goEnv = "export GOFLAGS=-mod=mod GOPROXY=off GOTOOLCHAIN=local CGO_ENABLED=0; "
+	build := "go build ./cmp/internal/flags && go vet ./cmp/internal/flags"
+	if long {
+		build = "go build ./cmp/internal/... && go vet ./cmp/internal/function"
+	} else if backend == "namespaces" {
+		build = "go build ./cmp/internal/function && go vet ./cmp/internal/flags"
+	}
 	for _, h := range []struct{ name, program, stdin, script string }{
-		{"go_build", "go", "", goEnv + "go build ./cmp/internal/... && go vet ./cmp/internal/function"},
+		{"go_build", "go", "", goEnv + build},
 		{"git_log", "git", "", "git log --stat && git status --short && git diff && git show HEAD~1 && git fsck"},
 		{"git_commit", "git", "", "echo more >> notes-first.md && git -c user.name=a -c user.email=a@e commit -qam more && git log --oneline && git gc -q"},
 		{"node", "node", "", `node -e "const fs=require('fs'),path=require('path');let n=0;(function w(d){for(const e of fs.readdirSync(d,{withFileTypes:true})){const p=path.join(d,e.name);if(e.isDirectory())w(p);else n+=fs.readFileSync(p).length}})('.');console.log(n)"`},

@@ -251,9 +251,12 @@ func TestIncident20_ScoredAllTheSame(t *testing.T) {
 				break
 			}
 		}
+		broker := descendants(cmd.Process.Pid)
 		l.ok(cmd.Process.Kill())
 		cmd.Wait()
-		time.Sleep(200 * time.Millisecond) // its broker ends with it
+		for end := time.Now().Add(time.Minute); len(alive(broker)) > 0 && time.Now().Before(end); { // it ends with it
+			time.Sleep(5 * time.Millisecond)
+		}
 		r = l.receipt(r, "-score", "1")
 		r.want(t, attest.Inconclusive, attest.ReasonOpen)
 		r.score(t, "1", "asserted")

@@ -107,7 +107,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 
 // await FILE... waits until files exist, as those of a server that starts.
 func await(ts *testscript.TestScript, neg bool, args []string) {
-	end := time.Now().Add(time.Minute)
+	end := time.Now().Add(3 * time.Minute)
 	for _, name := range args {
 		for {
 			if _, err := os.Stat(ts.MkAbs(name)); err == nil {

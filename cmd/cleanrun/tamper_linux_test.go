@@ -13,8 +13,9 @@ import (
 )
 
 // TestEveryByte changes single bytes of the quickstart's two bundles: all of the
-// small members and of the frame, a sample of the evidence. Never CLEAN, DIRTY
-// or undecided; and the check that fails is the one that guards that part.
+// small members and of the frame, a sample of the evidence. Of the sealed set, which
+// both have, each takes every other byte. Never CLEAN, DIRTY or undecided; and the
+// check that fails is the one that guards that part.
 func TestEveryByte(t *testing.T) {
 	needRecorder(t)
 	dir := t.TempDir() + "/q"
@@ -32,19 +33,25 @@ func TestEveryByte(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"honest", "cheat"} {
+	var sealed []byte // of the first, and of the second
+	for turn, name := range []string{"honest", "cheat"} {
+		data, err := os.ReadFile(dir + "/" + name + ".cleanrun")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := receipt.ParseBundle(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sealed == nil {
+			sealed = bytes.Clone(b.Sealed)
+		} else if !bytes.Equal(sealed, b.Sealed) {
+			t.Fatal("the two bundles have different sealed sets")
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			data, err := os.ReadFile(dir + "/" + name + ".cleanrun")
-			if err != nil {
-				t.Fatal(err)
-			}
 			if r := verify.Verify(data, policy, time.Time{}); r.Exit != map[string]int{"honest": 0, "cheat": 4}[name] {
 				t.Fatalf("%s: the untouched bundle gives exit %d", name, r.Exit)
-			}
-			b, err := receipt.ParseBundle(data)
-			if err != nil {
-				t.Fatal(err)
 			}
 			part := func(member []byte) (from, to int) {
 				from = bytes.Index(data, member)
@@ -66,10 +73,17 @@ func TestEveryByte(t *testing.T) {
 				return "frame"
 			}
 			from, to := part(b.Evidence)
-			step, tried := max((to-from)/400, 1), 0
+			sealedFrom, sealedTo := part(b.Sealed)
+			step, tried, set := max((to-from)/400, 1), 0, 0
 			for i := 0; i < len(data); i++ {
 				if i > from && i < to-1 && (i-from)%step != 0 {
 					continue
+				}
+				if i >= sealedFrom && i < sealedTo {
+					if (i-sealedFrom)%2 != turn {
+						continue
+					}
+					set++
 				}
 				tried++
 				was := data[i]
@@ -94,6 +108,9 @@ func TestEveryByte(t *testing.T) {
 			}
 			if tried < 8000 {
 				t.Errorf("%s: tried %d bytes, want at least 8,000", name, tried)
+			}
+			if want := (len(sealed) + 1 - turn) / 2; set != want {
+				t.Errorf("%s: tried %d bytes of the sealed set, want %d", name, set, want)
 			}
 			t.Logf("%s: %d of %d bytes changed one by one", name, tried, len(data))
 		})
