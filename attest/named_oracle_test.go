@@ -104,7 +104,7 @@ func (w *world) reply() (string, bool) {
 func TestReplyFileOracle(t *testing.T) {
 	told, untold := 0, 0
 	for seed := range uint64(400) {
-		r := newNamedRun(t, "file", nil)
+		r := newNamedRun(t, "file")
 		w := &world{r: r, rng: rand.New(rand.NewPCG(seed, 5)), names: map[string]uint32{}, text: map[uint32]string{}}
 		r.planted()
 		for range 1 + w.rng.IntN(12) {
@@ -172,7 +172,7 @@ func TestOpeningsLeftOut(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newNamedRun(t, c.reply, nil)
+			r := newNamedRun(t, c.reply)
 			c.do(r)
 			r.Close(journal.Final{})
 			var names []string
@@ -221,7 +221,7 @@ func TestOpeningsForged(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newNamedRun(t, "stdout", nil)
+			r := newNamedRun(t, "stdout")
 			r.planted()
 			r.stdout(namedReply())
 			r.Close(journal.Final{})
