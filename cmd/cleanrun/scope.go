@@ -247,6 +247,16 @@ func take(dir string, read bool) (*footprint.Manifest, error) {
 	return footprint.Take(context.Background(), root, read, footprint.DefaultLimits)
 }
 
+// since gives what differs in a folder from a manifest of it.
+func since(before *footprint.Manifest, dir string, read bool) ([]footprint.Change, []footprint.Gap, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer root.Close()
+	return footprint.Compare(context.Background(), before, root, read, footprint.DefaultLimits)
+}
+
 // print writes the report where it was asked for.
 func (v *scopeFlags) print(e *cli.Env, r *scopeReport) error {
 	if v.out != "" {

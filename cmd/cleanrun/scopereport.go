@@ -60,12 +60,10 @@ func (s *finalState) look(runDir string) {
 			break
 		}
 	}
-	now, err := take(s.workspace, false)
-	if err != nil {
+	var err error
+	if s.drift, s.gaps, err = since(s.first, s.workspace, false); err != nil {
 		s.err = cmp.Or(s.err, err)
-		return
 	}
-	s.drift, s.gaps = footprint.Diff(s.first, now)
 }
 
 func (s *finalState) compare(runDir string) error {
@@ -173,10 +171,11 @@ func (r *scopeReport) judge(p footprint.Policy, s *finalState, record string) {
 
 // walked judges a folder that the run cannot change.
 func (r *scopeReport) walked(p footprint.Policy, w watched) {
-	var after *footprint.Manifest
+	var drift []footprint.Change
+	var gaps []footprint.Gap
 	var err error
 	for range 2 {
-		if after, err = take(w.path, true); err == nil {
+		if drift, gaps, err = since(w.before, w.path, true); err == nil {
 			break
 		}
 	}
@@ -184,7 +183,6 @@ func (r *scopeReport) walked(p footprint.Policy, w watched) {
 		r.Error = cmp.Or(r.Error, fmt.Sprintf("-root %s could not be looked at after the run, twice: %v", w.path, err))
 		return
 	}
-	drift, gaps := footprint.Diff(w.before, after)
 	r.Roots = append(r.Roots, footprint.Judge(p, footprint.Evidence{Root: w.path, Drift: drift, Gaps: gaps}))
 }
 

@@ -4,9 +4,65 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/cleanrun-dev/cleanrun/internal/regular"
 )
+
+// folderAttributes opens a folder for them, if they are wanted.
+func (w *worker) folderAttributes(open func() (*handle, error), e *Entry) error {
+	if !w.read {
+		return nil
+	}
+	h, err := open()
+	if err != nil {
+		return err
+	}
+	defer h.release()
+	if e.Attrs, err = h.attributes(); err != nil {
+		return err
+	}
+	e.Read = true
+	return nil
+}
+
+// content completes an entry that is no folder.
+func (w *worker) content(h *handle, name string, st *status, e *Entry) (err error) {
+	switch {
+	case e.Mode.Type() == fs.ModeSymlink:
+		e.Target, err = h.readlink(name)
+		e.Read = err == nil && w.read
+		return err
+	case !w.read:
+		return nil
+	case e.Mode.IsDir():
+		return w.folderAttributes(func() (*handle, error) { return h.enter(name, st) }, e)
+	case !e.Mode.IsRegular():
+		e.Read = true // a pipe, a socket or a device has no content of its own
+		return nil
+	}
+	if e.Size > w.limits.Bytes { // also of a sparse file, which takes no room
+		return errBytes
+	}
+	if w.bytes.Add(-e.Size) < 0 {
+		w.bytes.Add(e.Size)
+		w.cut.Store(true)
+		return errBytes
+	}
+	f, err := h.open(name, st)
+	if err != nil {
+		return err
+	}
+	defer f.close()
+	if e.Attrs, err = f.attributes(); err != nil {
+		return err
+	}
+	if e.Digest, err = w.digest(f, e.Size); err != nil {
+		return err
+	}
+	e.Read = true
+	return nil
+}
 
 // piece is what a digest covers at once, in bytes.
 const piece = 1 << 20
@@ -14,6 +70,9 @@ const piece = 1 << 20
 // digest reads a whole file of size bytes. A file that has become longer or shorter was
 // replaced.
 func (w *worker) digest(f *file, size int64) ([32]byte, error) {
+	if w.buf == nil {
+		w.buf = make([]byte, piece+1)
+	}
 	if size <= piece {
 		n, err := f.fill(w.buf, 0)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
+	"iter"
 	"slices"
 	"strings"
 )
@@ -64,13 +65,65 @@ func Differs(before, after *Entry) string {
 // those of either: a path that was unreadable both times is no unchanged path. Below a
 // folder that one of them could not list nothing is compared.
 func Diff(before, after *Manifest) (changes []Change, gaps []Gap) {
+	var d differ
 	if len(before.top.facts) > 0 && len(after.top.facts) > 0 {
-		changes = diff(nil, &before.top, &after.top, "")
+		d.deep(&before.top, &after.top, "")
 	}
+	return sorted(d.out), bothGaps(before.Gaps, after.Gaps)
+}
+
+// DiffAll is Diff against entries that come as All gives them, and that are not kept.
+func DiffAll(before *Manifest, after iter.Seq[Entry], gapsAfter []Gap) (changes []Change, gaps []Gap, err error) {
+	var d differ
+	if len(before.top.facts) == 0 {
+		return nil, bothGaps(before.Gaps, gapsAfter), nil
+	}
+	top := &listing{kinds: newKinds()}
+	err = fold(after, top, func(v *level) {
+		d.level(before.was(v.path), v.draft.view(top.kinds, false), v.path, nil)
+	})
+	return sorted(d.out), bothGaps(before.Gaps, gapsAfter), err
+}
+
+// was is the listing of a folder, "" for the top: an empty one if there was no such folder,
+// nil if nobody knows.
+func (m *Manifest) was(folder string) *listing {
+	if folder == "" {
+		return &m.top
+	}
+	at := &m.top
+	i, ok := at.find(".")
+	for name := range strings.SplitSeq(folder, "/") {
+		if name != "." {
+			if at = at.under(i, ok); at == nil {
+				return nil
+			}
+			i, ok = at.find(name)
+		}
+	}
+	return at.under(i, ok)
+}
+
+// under is what was in entry i, or in a name that is not there.
+func (l *listing) under(i int, there bool) *listing {
+	switch {
+	case there && l.isDir(i):
+		return l.folder(i)
+	case !there && l.part:
+		return nil
+	}
+	return &listing{}
+}
+
+func sorted(changes []Change) []Change {
 	slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
+	return changes
+}
+
+func bothGaps(before, after []Gap) (gaps []Gap) {
 	at := map[string]int{}
-	for _, m := range []*Manifest{before, after} {
-		for _, g := range m.Gaps {
+	for _, of := range [][]Gap{before, after} {
+		for _, g := range of {
 			n, ok := at[g.Path]
 			switch {
 			case !ok:
@@ -81,32 +134,52 @@ func Diff(before, after *Manifest) (changes []Change, gaps []Gap) {
 			}
 		}
 	}
-	return changes, gaps
+	return gaps
 }
 
-// diff merges two listings of the folder at, "" for the top. Both are sorted.
-func diff(out []Change, b, a *listing, at string) []Change {
-	path := func(l *listing, i int) string {
-		if name := string(l.name(i)); at != "" {
-			return join(at, name)
-		} else {
-			return name
+// A differ collects changes, in no order.
+type differ struct{ out []Change }
+
+// deep compares two listings of the folder at, "" for the top, and all below.
+func (d *differ) deep(b, a *listing, at string) {
+	d.level(b, a, at, func(j int, was *listing) {
+		if now := a.folder(j); now != nil && was != nil {
+			d.deep(was, now, pathIn(a, j, at))
+		}
+	})
+}
+
+func pathIn(l *listing, i int, at string) string {
+	if name := string(l.name(i)); at != "" {
+		return join(at, name)
+	} else {
+		return name
+	}
+}
+
+// level compares the names of two listings, both sorted, and tells below of each folder that
+// is there now and what was listed in it. What is gone is gone with all that was in it.
+func (d *differ) level(b, a *listing, at string, below func(j int, was *listing)) {
+	gone := func(i int) {
+		if l := b.folder(i); l != nil {
+			l.all(pathIn(b, i, at), func(e Entry) bool {
+				d.out = append(d.out, Change{Path: e.Path, Kind: Deleted})
+				return true
+			})
 		}
 	}
-	whole := func(l *listing, i int, k Kind) {
-		p := path(l, i)
-		add := func(e Entry) bool {
-			c := Change{Path: e.Path, Kind: k}
-			c.Dir = k == Added && e.Mode.IsDir()
-			out = append(out, c)
-			return true
+	tell := func(i int, was bool, j int) {
+		if below != nil && a.isDir(j) {
+			below(j, b.under(i, was))
 		}
-		e := l.entry(i)
-		e.Path = p
-		add(e)
-		if below := l.folder(i); below != nil {
-			below.all(p, add)
+	}
+	if b == nil {
+		for j := range a.facts {
+			if below != nil && a.isDir(j) {
+				below(j, nil)
+			}
 		}
+		return
 	}
 	for i, j := 0, 0; i < len(b.facts) || j < len(a.facts); {
 		order := 0
@@ -121,39 +194,28 @@ func diff(out []Change, b, a *listing, at string) []Change {
 		switch {
 		case order < 0:
 			if !a.part {
-				whole(b, i, Deleted)
+				d.out = append(d.out, Change{Path: pathIn(b, i, at), Kind: Deleted})
+				gone(i)
 			}
 			i++
 		case order > 0:
 			if !b.part {
-				whole(a, j, Added)
+				d.out = append(d.out, Change{Path: pathIn(a, j, at), Kind: Added, Dir: a.isDir(j)})
 			}
+			tell(0, false, j)
 			j++
 		default:
 			before, after := b.entry(i), a.entry(j)
 			if what := Differs(&before, &after); what != "" {
-				out = append(out, Change{Path: path(b, i), Kind: Modified, What: what})
+				d.out = append(d.out, Change{Path: pathIn(a, j, at), Kind: Modified, What: what})
 			}
-			out = diffBelow(out, b, a, i, j, path)
+			if !a.isDir(j) {
+				gone(i)
+			}
+			tell(i, true, j)
 			i, j = i+1, j+1
 		}
 	}
-	return out
 }
 
-// diffBelow compares what is in one name of both listings.
-func diffBelow(out []Change, b, a *listing, i, j int, path func(*listing, int) string) []Change {
-	under, over := b.folder(i), a.folder(j)
-	wasDir, isDir := b.kinds.list[b.facts[i].kind].mode.IsDir(), a.kinds.list[a.facts[j].kind].mode.IsDir()
-	empty := &listing{}
-	switch {
-	case !wasDir && isDir: // all of it is new
-		under = empty
-	case wasDir && !isDir:
-		over = empty
-	}
-	if under == nil || over == nil {
-		return out
-	}
-	return diff(out, under, over, path(b, i))
-}
+func (l *listing) isDir(i int) bool { return l.kinds.list[l.facts[i].kind].mode.IsDir() }

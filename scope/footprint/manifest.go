@@ -37,14 +37,12 @@ type Manifest struct {
 
 // A listing holds the names of one folder, sorted.
 type listing struct {
-	kinds  *kinds
-	names  []byte   // one after the other
-	ends   []uint32 // where each name ends
-	facts  []fact
-	below  []child
-	attrs  *[32]byte // of the folder itself, nil for none
-	unread bool      // the folder's attributes could not be read
-	part   bool      // there may be more names
+	kinds *kinds
+	names []byte   // one after the other
+	ends  []uint32 // where each name ends
+	facts []fact
+	below []child
+	part  bool // there may be more names
 }
 
 // A child is a folder in a listing.
@@ -131,14 +129,6 @@ func (l *listing) entry(i int) Entry {
 	e := Entry{Mode: k.mode, UID: k.uid, GID: k.gid, Links: k.links, Size: f.size, Read: k.read}
 	if f.more > 0 {
 		e.Target, e.Attrs = l.kinds.more[f.more-1].target, l.kinds.more[f.more-1].attrs
-	}
-	if below := l.folder(i); below != nil {
-		e.Read = e.Read && !below.unread
-		if below.attrs != nil {
-			e.Attrs = *below.attrs
-		}
-	} else if e.Mode.IsDir() {
-		e.Read = false // its attributes are read with its names
 	}
 	if e.Read {
 		e.Digest = f.sum
@@ -263,13 +253,12 @@ func (d *draft) add(name string, f fact, folder bool) {
 	d.facts = append(d.facts, f)
 }
 
-// listing copies the draft, without room to grow.
-func (d *draft) listing(k *kinds) *listing {
-	l := &listing{kinds: k}
-	d.into(l)
-	return l
+// view is the draft as a listing, until it changes.
+func (d *draft) view(k *kinds, part bool) *listing {
+	return &listing{kinds: k, names: d.names, ends: d.ends, facts: d.facts, part: part}
 }
 
+// into copies the draft, without room to grow.
 func (d *draft) into(l *listing) {
 	l.names, l.ends, l.facts = fit(d.names), fit(d.ends), fit(d.facts)
 	l.below = make([]child, len(d.folders))
@@ -287,25 +276,19 @@ func fit[T any](from []T) []T {
 // Build makes a manifest of entries that somebody else saw. They come as All gives them,
 // "." first; every folder counts as listed.
 func Build(entries iter.Seq[Entry], gaps []Gap) (*Manifest, error) {
-	m := &Manifest{Gaps: gaps}
-	type level struct {
-		path   string
-		draft  draft
-		last   string
-		filled []*listing
-		l      *listing
-	}
-	k := newKinds()
-	m.top.kinds = k
-	levels := []*level{{path: "", l: &m.top}}
-	end := func() {
-		v := levels[len(levels)-1]
-		v.draft.into(v.l)
-		for i, to := range v.filled {
-			v.l.below[i].to = to
+	m := &Manifest{Gaps: gaps, top: listing{kinds: newKinds()}}
+	return m, fold(entries, &m.top, func(v *level) {
+		v.draft.into(v.to)
+		for i, l := range v.below {
+			v.to.below[i].to = l
 		}
-		levels = levels[:len(levels)-1]
-	}
+	})
+}
+
+// fold calls end for each folder when all its names are known, for those in it first.
+func fold(entries iter.Seq[Entry], top *listing, end func(*level)) error {
+	levels := []level{{to: top}} // from the top down to the open folder
+	depth := 0
 	for e := range entries {
 		dir, name := "", e.Path
 		if e.Path != "." {
@@ -314,26 +297,42 @@ func Build(entries iter.Seq[Entry], gaps []Gap) (*Manifest, error) {
 				dir, name = e.Path[:i], e.Path[i+1:]
 			}
 		}
-		for len(levels) > 1 && levels[len(levels)-1].path != dir {
-			end()
+		for depth > 0 && levels[depth].path != dir {
+			end(&levels[depth])
+			depth--
 		}
-		v := levels[len(levels)-1]
-		if v.path != dir || name == "" || name == ".." || dir != "" && (name == "." || name <= v.last) || dir == "" && len(v.draft.facts) > 0 {
-			return nil, fmt.Errorf("entry %q: got it out of order, want each folder followed by what is in it, sorted by name", e.Path)
+		v := &levels[depth]
+		first := len(v.draft.facts) == 0
+		if v.path != dir || name == "" || name == ".." || dir == "" && !first || dir != "" && (name == "." || join(dir, name) != e.Path || !first && name <= v.last) {
+			return fmt.Errorf("entry %q: got it out of order, want each folder followed by what is in it, sorted by name", e.Path)
 		}
 		v.last = name
-		v.draft.add(name, k.fact(&e), e.Mode.IsDir())
-		if e.Mode.IsDir() {
-			below := &listing{kinds: k}
-			if e.Attrs != [32]byte{} {
-				below.attrs = &e.Attrs
-			}
-			v.filled = append(v.filled, below)
-			levels = append(levels, &level{path: e.Path, l: below})
+		v.draft.add(name, top.kinds.fact(&e), e.Mode.IsDir())
+		if !e.Mode.IsDir() {
+			continue
 		}
+		below := &listing{kinds: top.kinds}
+		v.below = append(v.below, below)
+		if depth++; depth == len(levels) {
+			levels = append(levels, level{})
+		}
+		levels[depth].begin(e.Path, below)
 	}
-	for len(levels) > 0 {
-		end()
+	for ; depth >= 0; depth-- {
+		end(&levels[depth])
 	}
-	return m, nil
+	return nil
+}
+
+// A level is a folder of fold that is not complete. Its room is used again.
+type level struct {
+	path, last string
+	to         *listing
+	below      []*listing
+	draft      draft
+}
+
+func (v *level) begin(path string, to *listing) {
+	v.path, v.last, v.to, v.below = path, "", to, v.below[:0]
+	v.draft.reset()
 }

@@ -40,37 +40,52 @@ const (
 // 1 MiB, of a longer one that of the SHA-256s of its pieces of 1 MiB: what lies in a hole
 // of a sparse file is not read, and is zeros.
 func Take(ctx context.Context, root *os.Root, read bool, limits Limits) (*Manifest, error) {
-	m, cut, err := takeBy(ctx, root, read, limits, min(4, runtime.GOMAXPROCS(0)))
-	if cut && err == nil {
-		// Which names are beyond a limit must not depend on who was faster.
-		m, _, err = takeBy(ctx, root, read, limits, 1)
-	}
+	var m *Manifest
+	err := twice(func(workers int) (cut bool, err error) {
+		m, _, cut, err = look(ctx, root, nil, read, limits, workers)
+		return cut, err
+	})
 	return m, err
 }
 
-// takeBy walks with several workers. cut tells that a limit for all was reached.
-func takeBy(ctx context.Context, root *os.Root, read bool, limits Limits, workers int) (m *Manifest, cut bool, err error) {
-	m = &Manifest{}
-	st, err := root.Lstat(".")
-	if err != nil {
-		m.Gaps = []Gap{{".", reasonOf(err)}}
-		return m, false, ctx.Err()
+// Compare is Diff of a manifest and what Take would give now, of which no manifest is made.
+func Compare(ctx context.Context, before *Manifest, root *os.Root, read bool, limits Limits) (changes []Change, gaps []Gap, err error) {
+	err = twice(func(workers int) (bool, error) {
+		now, c, cut, err := look(ctx, root, before, read, limits, workers)
+		if err == nil {
+			changes, gaps = c, bothGaps(before.Gaps, now.Gaps)
+		}
+		return cut, err
+	})
+	return changes, gaps, err
+}
+
+// twice looks again with one worker if a limit for all was reached: which names are beyond
+// it must not depend on who was faster.
+func twice(look func(workers int) (cut bool, err error)) error {
+	cut, err := look(min(4, runtime.GOMAXPROCS(0)))
+	if cut && err == nil {
+		_, err = look(1)
 	}
-	s := &walk{ctx: ctx, read: read, limits: limits}
+	return err
+}
+
+// look walks with several workers. With a manifest of before it gives the changes since,
+// and keeps nothing but the gaps. cut tells that a limit for all was reached.
+func look(ctx context.Context, root *os.Root, before *Manifest, read bool, limits Limits, workers int) (m *Manifest, changes []Change, cut bool, err error) {
+	m = &Manifest{}
+	s := &walk{ctx: ctx, read: read, keep: before == nil, limits: limits}
 	s.wake.L = &s.mu
 	s.bytes.Store(limits.Bytes)
-	s.entries.Store(1)
-	w := s.worker()
-	top := statusOf(st)
-	e := top.entry()
-	e.Read = read
-	w.draft.add(".", w.kinds.fact(&e), true)
-	m.top.kinds = w.kinds
-	w.draft.into(&m.top)
-	s.push([]job{{slot: &m.top.below[0], path: ".", open: func() (*handle, error) { return openRoot(root) }}})
-	all := []*worker{w}
+	all := []*worker{s.worker()}
 	for len(all) < workers {
 		all = append(all, s.worker())
+	}
+	w := all[0]
+	if first, err := w.top(m, root, before); err != nil {
+		w.gap(".", err)
+	} else {
+		s.push([]job{first})
 	}
 	var group sync.WaitGroup
 	for _, w := range all[1:] {
@@ -79,10 +94,11 @@ func takeBy(ctx context.Context, root *os.Root, read bool, limits Limits, worker
 	w.run()
 	group.Wait()
 	if err := ctx.Err(); err != nil {
-		return nil, false, err
+		return nil, nil, false, err
 	}
 	for _, w := range all {
 		m.Gaps = append(m.Gaps, w.gaps...)
+		changes = append(changes, w.out...)
 	}
 	slices.SortFunc(m.Gaps, func(a, b Gap) int {
 		if c := strings.Compare(a.Path, b.Path); c != 0 {
@@ -90,8 +106,31 @@ func takeBy(ctx context.Context, root *os.Root, read bool, limits Limits, worker
 		}
 		return strings.Compare(a.Reason, b.Reason)
 	})
-	m.Gaps = slices.CompactFunc(m.Gaps, func(a, b Gap) bool { return a.Path == b.Path })
-	return m, s.cut.Load(), nil
+	m.Gaps = slices.CompactFunc(m.Gaps, func(a, b Gap) bool { return a.Path == b.Path }) // a folder is opened twice
+	return m, sorted(changes), s.cut.Load(), nil
+}
+
+// top is the entry of the folder itself.
+func (w *worker) top(m *Manifest, root *os.Root, before *Manifest) (job, error) {
+	open := func() (*handle, error) { return openRoot(root) }
+	fi, err := root.Lstat(".")
+	if err != nil {
+		return job{}, err
+	}
+	st := statusOf(fi)
+	e := st.entry()
+	if err := w.folderAttributes(open, &e); err != nil {
+		w.gap(".", err)
+	}
+	w.entries.Store(1)
+	w.draft.add(".", w.kinds.fact(&e), true)
+	m.top.kinds = w.kinds
+	w.draft.into(&m.top)
+	j := job{open: open, slot: &m.top.below[0], path: "."}
+	if before != nil && len(before.top.facts) > 0 {
+		w.level(&before.top, &m.top, "", func(_ int, was *listing) { j.was = was })
+	}
+	return j, nil
 }
 
 // walk is what the workers share: the folders that are still to be listed, the last found
@@ -99,6 +138,7 @@ func takeBy(ctx context.Context, root *os.Root, read bool, limits Limits, worker
 type walk struct {
 	ctx     context.Context
 	read    bool
+	keep    bool // make a manifest, do not compare
 	limits  Limits
 	bytes   atomic.Int64 // that may still be read
 	entries atomic.Int64 // so far
@@ -114,13 +154,14 @@ type walk struct {
 // A job is one folder to list.
 type job struct {
 	open  func() (*handle, error)
-	slot  *child
+	slot  *child   // where its listing goes
+	was   *listing // what it is compared with, nil for nothing
 	path  string
 	depth int
 }
 
 func (s *walk) worker() *worker {
-	return &worker{walk: s, kinds: newKinds(), buf: make([]byte, piece+1)}
+	return &worker{walk: s, kinds: newKinds()}
 }
 
 func (s *walk) push(jobs []job) {
@@ -162,6 +203,7 @@ func (s *walk) done() bool { return s.full.Load() || s.ctx.Err() != nil }
 
 type worker struct {
 	*walk
+	differ
 	kinds *kinds
 	gaps  []Gap
 	buf   []byte
@@ -212,16 +254,6 @@ func (w *worker) folder(j job) []job {
 	if w.done() {
 		return nil
 	}
-	l := &listing{kinds: w.kinds}
-	if w.read {
-		attrs, err := h.attributes()
-		if err != nil {
-			w.gap(j.path, err)
-		}
-		if l.unread = err != nil; attrs != [32]byte{} {
-			l.attrs = &attrs
-		}
-	}
 	names, err := h.list(&w.list, w.limits.Entries)
 	if err != nil {
 		w.gap(j.path, err)
@@ -230,13 +262,14 @@ func (w *worker) folder(j job) []job {
 	slices.Sort(names)
 	w.draft.reset()
 	var below []status
+	part := false
 	for _, name := range names {
-		if l.part = w.done(); l.part {
+		if part = w.done(); part {
 			break
 		}
 		p := func() string { return join(j.path, filepath.ToSlash(name)) }
 		if w.entries.Add(1) > int64(w.limits.Entries) {
-			l.part = true
+			part = true
 			w.cut.Store(true)
 			if w.full.CompareAndSwap(false, true) {
 				w.gap(p(), errLimit)
@@ -260,99 +293,43 @@ func (w *worker) folder(j job) []job {
 			below = append(below, st)
 		}
 	}
-	w.draft.into(l)
-	j.slot.to = l
-	var jobs []job
-	for i := range below {
-		name := string(l.name(int(l.below[i].at)))
+	return w.below(h, j, below, w.end(j, part))
+}
+
+// end keeps the listing, or compares it, and gives it with what was in its folders.
+func (w *worker) end(j job, part bool) (was []*listing) {
+	if w.keep {
+		l := &listing{kinds: w.kinds, part: part}
+		w.draft.into(l)
+		j.slot.to = l
+		return nil
+	}
+	w.level(j.was, w.draft.view(w.kinds, part), j.path, func(_ int, l *listing) { was = append(was, l) })
+	return was
+}
+
+// below gives the folders in the folder as jobs.
+func (w *worker) below(h *handle, j job, seen []status, was []*listing) (jobs []job) {
+	for i := range seen {
+		l := w.draft.view(w.kinds, false)
+		name := string(l.name(int(w.draft.folders[i])))
+		next := job{path: join(j.path, name), depth: j.depth + 1}
 		if j.depth >= w.limits.Depth {
-			w.gap(join(j.path, name), errLimit)
+			w.gap(next.path, errLimit)
 			continue
 		}
+		if w.keep {
+			next.slot = &j.slot.to.below[i]
+		} else {
+			next.was = was[i]
+		}
 		h.hold()
-		seen := below[i]
-		jobs = append(jobs, job{slot: &l.below[i], path: join(j.path, name), depth: j.depth + 1, open: func() (*handle, error) {
+		next.open = func() (*handle, error) {
 			defer h.release()
-			return h.enter(filepath.FromSlash(name), &seen)
-		}})
+			return h.enter(filepath.FromSlash(name), &seen[i])
+		}
+		jobs = append(jobs, next)
 	}
 	slices.Reverse(jobs) // the first is taken first
 	return jobs
-}
-
-// content completes an entry that is no folder.
-func (w *worker) content(h *handle, name string, st *status, e *Entry) (err error) {
-	switch {
-	case e.Mode.Type() == fs.ModeSymlink:
-		e.Target, err = h.readlink(name)
-		e.Read = err == nil && w.read
-		return err
-	case !w.read:
-		return nil
-	case !e.Mode.IsRegular():
-		e.Read = true // a pipe, a socket or a device has no content of its own; a folder's attributes come later
-		return nil
-	}
-	if e.Size > w.limits.Bytes { // also of a sparse file, which takes no room
-		return errBytes
-	}
-	if w.bytes.Add(-e.Size) < 0 {
-		w.bytes.Add(e.Size)
-		w.cut.Store(true)
-		return errBytes
-	}
-	f, err := h.open(name, st)
-	if err != nil {
-		return err
-	}
-	defer f.close()
-	if e.Attrs, err = f.attributes(); err != nil {
-		return err
-	}
-	if e.Digest, err = w.digest(f, e.Size); err != nil {
-		return err
-	}
-	e.Read = true
-	return nil
-}
-
-// Look reads the entry of one path in an open folder, nil if there is none: everything but
-// the content.
-func Look(ctx context.Context, root *os.Root, p string) (*Entry, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	name := filepath.FromSlash(p)
-	fi, err := root.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	st := statusOf(fi)
-	e := st.entry()
-	e.Path = p
-	var f *os.File
-	switch {
-	case e.Mode.Type() == fs.ModeSymlink:
-		if e.Target, err = root.Readlink(name); err != nil {
-			return nil, err
-		}
-	case e.Mode.IsDir():
-		f, err = root.Open(name)
-	case e.Mode.IsRegular():
-		f, err = regular.In(root, name)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if f != nil {
-		defer f.Close()
-		if e.Attrs, err = fileAttributes(f); err != nil {
-			return nil, err
-		}
-	}
-	e.Read = true
-	return &e, nil
 }

@@ -67,7 +67,7 @@ func TestRT58d_UnreadableIsNamed(t *testing.T) {
 		}
 	}
 	for i := range took {
-		took[i], _, err = takeBy(context.Background(), root, true, DefaultLimits, 1) // in this thread
+		took[i], _, _, err = look(context.Background(), root, nil, true, DefaultLimits, 1) // in this thread
 	}
 	if os.Getuid() == 0 {
 		if err := unix.Setfsuid(0); err != nil {
