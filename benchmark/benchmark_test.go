@@ -344,6 +344,7 @@ func TestBenchmarkExample(t *testing.T) {
 func FuzzBenchmark(f *testing.F) {
 	f.Add([]byte(fixture.BenchmarkYAML))
 	f.Add([]byte("benchmark: b\nsetup: [a]\ngrade: {command: x, reward: file}\ntasks:\n  - harbor: x\n    workspaces: 'a/{id}'\n"))
+	f.Add([]byte("benchmark: b\nfootprint: {allow: ['**'], outside: dirty}\ntasks:\n  - jsonl: d\n    fields: {id: i, prompt: p, footprint: f}\n    workspaces: '{i}'\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b, sources, err := parseBenchmark("benchmark.yaml", data)
 		var bad *seal.TaskError

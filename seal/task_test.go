@@ -241,6 +241,8 @@ func FuzzParseTask(f *testing.F) {
 	f.Add([]byte(fullTask))
 	f.Add([]byte(taskHead + "signals: &a [x]\ncommands: *a\n"))
 	f.Add([]byte("a: {b: [c, d], <<: *x}\n"))
+	f.Add([]byte(taskHead + expectKeys + "footprint: {allow: ['**', /srv/*], outside: dirty}\n"))
+	f.Add([]byte(taskHead + "expect: {read: /a, plant: b, reply: {transcript: {file: t, agent: a, channel: c}}}\nfootprint: {allow: []}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		task, err := ParseTask("task.yaml", data)
 		var bad *TaskError
