@@ -305,7 +305,9 @@ func TestNothingToShow(t *testing.T) {
 	}
 }
 
-func TestCompiled(t *testing.T) {
+// A cached module is left out only if it is what its source compiled to when the agent had
+// ended; a run that plants code there, or has it restored later, is told.
+func TestRT58e_CachedModules(t *testing.T) {
 	for name, c := range map[string]struct {
 		run   func(*recording)
 		after func(*recording) // outside the run
