@@ -203,4 +203,3 @@ func dims(r *expect.Result) string {
 	}
 	return strings.TrimSuffix(string(r.Outcome)+": "+strings.Join(parts, ", "), ": ")
 }
-
