@@ -156,15 +156,15 @@ func (f *footprintFile) explain(name string) (*explanation, error) {
 				return nil, cli.Failf(cli.ExitUsage, "", "%s: %w", name, err)
 			}
 			if one.Event == nil || n > 0 {
-				out.Paths = append(out.Paths, untraced(path, one.says()))
+				out.Paths = append(out.Paths, untraced(one.Path, one.says()))
 				continue
 			}
 			ref := t.refOf(path)
 			seq := *one.Event
 			if seq >= uint64(len(ev.rows)) || ev.rows[seq].Proc != one.Process || ev.rows[seq].Op.String() != one.Op || !t.changed(seq, path, ref) {
-				return nil, cli.Failf(cli.ExitUsage, "give the recording of this run with -detail", "%s: says that event %d, %s by process %d, changed %s; %s has no such event", name, seq, one.Op, one.Process, quotePath(path), folder)
+				return nil, cli.Failf(cli.ExitUsage, "give the recording of this run with -detail", "%s: says that event %d, %s by process %d, changed %s; %s has no such event", name, seq, one.Op, one.Process, quotePath(one.Path), folder)
 			}
-			out.Paths = append(out.Paths, t.trace(path, one.says(), ref, seq))
+			out.Paths = append(out.Paths, t.trace(one.Path, one.says(), ref, seq))
 		}
 	}
 	return &explanation{Events: []explained{}, Footprint: out, ev: ev}, nil

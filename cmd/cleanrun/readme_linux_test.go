@@ -71,7 +71,8 @@ func shows(t *testing.T, sample, printed string) (lines int) {
 	return lines
 }
 
-// TestReadmeByHand types what README.md says under "The same by hand".
+// TestReadmeByHand types what README.md says under "The same by hand", and then under
+// "What it changed".
 func TestReadmeByHand(t *testing.T) {
 	needRecorder(t)
 	readme, err := os.ReadFile("../../README.md")
@@ -97,6 +98,38 @@ func TestReadmeByHand(t *testing.T) {
 	out, err := c.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "\nCLEAN  quickstart/word-codes  trial 1, attempt 1\n run by      acme-evals ") {
 		t.Fatalf("%v\n%s", err, out)
+	}
+
+	_, after, found = strings.Cut(string(readme), "## What it changed\n")
+	_, after, begins := strings.Cut(after, "With the keys from above:\n\n")
+	lines, after, end = strings.Cut(after, "\n\n`verify` exits with 4")
+	_, sample, shown := strings.Cut(after, "had been read before:\n\n")
+	sample, after, ends := strings.Cut(sample, "\n\nWith `outside: report`")
+	_, bare, alone := strings.Cut(after, "cannot be told:\n\n")
+	bare, _, done := strings.Cut(bare, "\n\nWhat it does then")
+	const dirty, gated = "verify -policy policy.txt run3.cleanrun", "rm key'"
+	if !found || !begins || !end || !shown || !ends || !alone || !done || !strings.Contains(lines, dirty) || !strings.Contains(bare, gated) {
+		t.Fatalf("README.md has no flow of a footprint:\n%s", lines)
+	}
+	// Both end with 4, and nothing else does.
+	lines = strings.Replace(lines, dirty, dirty+" || test $? = 4", 1)
+	bare = strings.Replace(bare, gated, gated+" || test $? = 4", 1)
+	c = exec.Command("sh", "-ec", "T=cleanrun-quickstart/task\n"+lines+"\n"+bare)
+	c.Dir, c.Env = dir, append(os.Environ(), "HOME="+dir)
+	var errs bytes.Buffer
+	c.Stderr = &errs
+	if out, err = c.Output(); err != nil {
+		t.Fatalf("%v\n%s%s", err, out, errs.String())
+	}
+	if n := shows(t, sample, string(out)); n < 10 {
+		t.Errorf("the sample has %d lines, want what verify and explain say", n)
+	}
+	_, rest, _ := strings.Cut(string(out), "site/key  was deleted\n")
+	if !strings.Contains(rest, "unlink") || !strings.Contains(rest, "site/key  7 bytes  by ") {
+		t.Errorf("explain of the report does not say who deleted the key, or that it had been read:\n%s", out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "site/key")); err == nil {
+		t.Error("site/key is still there")
 	}
 }
 
