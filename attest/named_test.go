@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/internal/jcs"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
 
@@ -305,4 +306,18 @@ func TestNothingExpected(t *testing.T) {
 	if got := attest.Derive(r.set, ev).Expect; got != nil {
 		t.Errorf("got %+v", got)
 	}
+}
+
+// The example in spec/statement.md is this run's.
+func TestSpecNamedPath(t *testing.T) {
+	r := newNamedRun(t, "stdout")
+	r.planted()
+	r.Add(journal.Row{Op: journal.OpOpen, Flags: journal.FlagRead | journal.FlagDirectory}, journal.Detail{Path: "/srv/skills"}, nil)
+	r.stdout(namedReply())
+	r.Close(journal.Final{})
+	b, err := jcs.Marshal(r.result(r.pack(nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shows(t, "statement.md", "```json\n"+string(b)+"\n```")
 }

@@ -185,14 +185,17 @@ func TestMarker(t *testing.T) {
 	}
 }
 
+// whys are all reasons.
+var whys = []expect.Why{
+	expect.WhyNotRead, expect.WhyOtherText, expect.WhyChanged, expect.WhyMarkerAbsent, expect.WhyOtherMarker, expect.WhyNoLine,
+	expect.WhySearched, expect.WhyOtherTask, expect.WhyAgents, expect.WhyNoReply, expect.WhyOtherAuthor, expect.WhyOtherChannel,
+	expect.WhyCut, expect.WhyNoMarker, expect.WhyUnopened, expect.WhyTooMany, expect.WhyNotShown, expect.WhyLong,
+	expect.WhyUnreadable, expect.WhyNoFile, expect.WhyMoved, expect.WhyMalformed, expect.WhyTruncated,
+}
+
 // Each reason is said in words.
 func TestWhys(t *testing.T) {
-	for _, w := range []expect.Why{
-		expect.WhyNotRead, expect.WhyOtherText, expect.WhyChanged, expect.WhyMarkerAbsent, expect.WhyOtherMarker, expect.WhyNoLine,
-		expect.WhySearched, expect.WhyOtherTask, expect.WhyAgents, expect.WhyNoReply, expect.WhyOtherAuthor, expect.WhyOtherChannel,
-		expect.WhyCut, expect.WhyNoMarker, expect.WhyUnopened, expect.WhyTooMany, expect.WhyNotShown, expect.WhyLong,
-		expect.WhyUnreadable, expect.WhyNoFile, expect.WhyMoved, expect.WhyMalformed, expect.WhyTruncated,
-	} {
+	for _, w := range whys {
 		if w.Says() == "" {
 			t.Errorf("%s: no words", w)
 		}
