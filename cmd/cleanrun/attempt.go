@@ -209,11 +209,7 @@ func (j attemptJob) run(log *runnersLog, warn func(string, ...any)) (*sandbox.Re
 
 // attest derives and signs, and adds the verdict to r.
 func (j attemptJob) attest(log *runnersLog, r eval.Result, warn func(string, ...any)) (eval.Result, error) {
-	o := attestOptions{key: j.Key, sign: j.Sign, sealed: j.Sealed, out: j.Receipt, dir: j.RunDir, identity: j.Identity, log: log}
-	if j.Run != nil {
-		o.ran = j.Run.Workspace
-	}
-	a, _, err := doAttest(o, nil, warn)
+	a, _, err := doAttest(attestOptions{key: j.Key, sign: j.Sign, sealed: j.Sealed, out: j.Receipt, dir: j.RunDir, identity: j.Identity, log: log}, nil, warn)
 	if err != nil {
 		return r, err
 	}

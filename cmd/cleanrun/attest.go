@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +31,6 @@ type attestOptions struct {
 	key, sign, sign2, sealed, out, dir, score, identity, store, workspace string
 	compact                                                               bool
 	log                                                                   *runnersLog // nil logs nothing
-	ran                                                                   string      // workspace folder of the run, if the caller knows it
 }
 
 var (
@@ -242,7 +240,7 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 
 // open collects what the sealed set asks the bundle to show.
 func (r *attestReport) open(root *os.Root, o attestOptions, set *contraband.Set, k *vault.Keys, warn func(string, ...any)) (*attest.Openings, error) {
-	c := opening.Config{Set: set, Keys: k, Workspace: cmp.Or(o.workspace, o.ran)}
+	c := opening.Config{Set: set, Keys: k, Workspace: o.workspace}
 	c.Compiler = func(workspace string) func(footprint.Compiled, []byte, []byte) string {
 		avoid := []string{workspace} // what a run could change executes nothing here
 		for _, dir := range []string{o.dir, c.Workspace} {

@@ -11,6 +11,7 @@ import (
 	"github.com/cleanrun-dev/cleanrun/internal/manifest"
 	"github.com/cleanrun-dev/cleanrun/internal/objects"
 	"github.com/cleanrun-dev/cleanrun/internal/regular"
+	"github.com/cleanrun-dev/cleanrun/scope"
 )
 
 // Names in a run folder (spec/journal.md, "Files"; spec/sealed-set.md, "Baseline").
@@ -49,9 +50,9 @@ type contents struct {
 	base  map[string]content // of the workspace as it was, by name in it
 	store objects.Source
 	// The workspace itself has what the baseline holds, which the store does not keep.
-	workspace *os.Root
-	why       error // why workspace is nil
-	names     map[[32]byte]string
+	places []*os.Root
+	why    error               // why there is no place
+	names  map[[32]byte]string // of the baseline's files
 }
 
 // keep opens what contents are read from.
@@ -73,13 +74,31 @@ func (x *collector) keep() error {
 			c.names[f.sum] = name
 		}
 	}
-	at := x.Workspace
-	if at == "" {
-		at = filepath.FromSlash(x.start.Workspace)
+	for _, at := range x.workspaces() {
+		place, err := os.OpenRoot(filepath.FromSlash(at))
+		if err == nil {
+			c.places = append(c.places, place)
+		} else if c.why == nil {
+			c.why = err
+		}
 	}
-	c.workspace, c.why = os.OpenRoot(at)
 	x.kept = c
 	return nil
+}
+
+// workspaces are folders that may hold the files of the sealed workspace. A run without
+// namespaces has it as a place to read, beside the copy that is gone.
+func (x *collector) workspaces() []string {
+	if x.Workspace != "" {
+		return []string{x.Workspace}
+	}
+	list := []string{x.start.Workspace}
+	for _, r := range x.start.Roots {
+		if r.Class == scope.Private && r.Mode == scope.ReadTree {
+			list = append(list, r.Path)
+		}
+	}
+	return list
 }
 
 func (c *contents) close() {
@@ -87,8 +106,8 @@ func (c *contents) close() {
 		return
 	}
 	c.store.Root.Close()
-	if c.workspace != nil {
-		c.workspace.Close()
+	for _, place := range c.places {
+		place.Close()
 	}
 }
 
@@ -110,15 +129,18 @@ func (c *contents) read(f content) ([]byte, error) {
 	if !ok {
 		return nil, errors.New("the run folder does not have it")
 	}
-	if c.workspace == nil {
+	err = fmt.Errorf("the sealed workspace does not have %s any more", name)
+	if len(c.places) == 0 {
 		return nil, fmt.Errorf("the sealed workspace is not there: %w", c.why)
 	}
-	b, err = regular.ReadIn(c.workspace, filepath.FromSlash(name), int64(f.size))
-	if err != nil {
-		return nil, err
+	for _, place := range c.places {
+		b, e := regular.ReadIn(place, filepath.FromSlash(name), int64(f.size))
+		if e == nil && sha256.Sum256(b) == f.sum {
+			return b, nil
+		}
+		if e == nil || !errors.Is(e, fs.ErrNotExist) {
+			err = fmt.Errorf("%s is not what was sealed any more", name)
+		}
 	}
-	if got := sha256.Sum256(b); got != f.sum {
-		return nil, fmt.Errorf("%s is not what was sealed any more", name)
-	}
-	return b, nil
+	return nil, err
 }

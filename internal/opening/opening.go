@@ -33,7 +33,7 @@ type Config struct {
 	Set  *contraband.Set // the one that the run is bound to
 	Keys *vault.Keys     // of an encrypted run folder; nil if it is in clear
 	// Workspace is a folder with the files of the sealed workspace, which the run folder
-	// does not keep; "" for the place that the start row names. What has another SHA-256
+	// does not keep; "" for where the start row says that it was. What has another SHA-256
 	// than the baseline says is not used.
 	Workspace string
 	// Compiler is asked at most once, with the path that the run's workspace had; its
