@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 	"receipt":           {"internal/dcbor"},
 	"keys":              {"receipt", "internal/durable", "internal/regular"},
 	"eval":              {"journal", "internal/durable", "internal/regular", "attest", "submission"},
-	"verify":            {"attest", "compact", "receipt", "contraband", "journal", "scope", "internal/dcbor", "internal/merkle", "tlog/entry", "tlog/proof"},
+	"verify":            {"attest", "compact", "receipt", "contraband", "journal", "scope", "expect", "internal/dcbor", "internal/merkle", "tlog/entry", "tlog/proof"},
 	"submission":        {"attest", "contraband", "internal/jcs", "internal/merkle"},
 	"audit":             {"verify", "submission", "receipt", "attest", "internal/regular", "tlog/proof"},
 	"tlog":              {"internal/regular", "receipt", "tlog/proof"},
@@ -72,7 +72,7 @@ var mayImport = map[string][]string{
 }
 
 // pure packages build for js/wasm and know no clock, network, process or log.
-var pure = []string{"attest", "compact", "contraband", "scope", "scope/footprint", "receipt", "verify", "journal", "submission", "disclosure", "tlog/entry", "tlog/proof"}
+var pure = []string{"attest", "compact", "contraband", "scope", "scope/footprint", "expect", "receipt", "verify", "journal", "submission", "disclosure", "tlog/entry", "tlog/proof"}
 
 var forbidden = []string{"net", "net/http", "os/exec", "log", "log/slog",
 	"github.com/sigstore/sigstore", "google.golang.org/protobuf", "github.com/google/trillian", "github.com/in-toto/attestation"}
