@@ -139,6 +139,11 @@ func bindScope(set *contraband.Set, start *journal.Start) error {
 		if tree && around && (r.Class == scope.Toolchain || r.Class == scope.Private && r.Path == "/") {
 			return &Refusal{RefusedScope, fmt.Sprintf("%s root %q around the workspace %q", className(r.Class), r.Path, start.Workspace), "none above the workspace", "move the workspace or take the folder off PATH"}
 		}
+		// What a private folder holds is no footprint's business: none may be where
+		// one is stated for.
+		if set.Footprint != nil && r.Class == scope.Private && strings.HasPrefix(r.Path, start.Workspace+"/") {
+			return &Refusal{RefusedScope, fmt.Sprintf("private root %q in the workspace %q", r.Path, start.Workspace), "none there: the sealed set states a footprint", "record the run again with this task"}
+		}
 	}
 	return nil
 }

@@ -79,6 +79,9 @@ func TestBindRefuses(t *testing.T) {
 		{name: "control with a planted file", set: planting},
 		{name: "a task that plants a file, a run that did not", id: attest.RefusedMarker, set: planting, start: func(s *journal.Start) { s.Marker = nil }},
 		{name: "a run that planted a file, a task that does not", id: attest.RefusedMarker, start: func(s *journal.Start) { s.Marker = make([]byte, 32) }},
+		{name: "control with a footprint and a private root elsewhere", set: limited, start: func(s *journal.Start) { private(s, "/work2/home") }},
+		{name: "control with a private root in the workspace", start: func(s *journal.Start) { private(s, "/work/home") }},
+		{name: "a private root where a footprint is stated", id: attest.RefusedScope, set: limited, start: func(s *journal.Start) { private(s, "/work/home") }},
 		{name: "no bounded workspace", id: attest.RefusedWorkspace, start: func(s *journal.Start) {
 			s.Roots = slices.DeleteFunc(s.Roots, func(r scope.Root) bool { return r.Path == "/" })
 			move(s, "/")
@@ -120,6 +123,14 @@ func TestBindRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+func limited(s *contraband.Set) { s.Footprint = &contraband.Footprint{Allowed: []string{"out/**"}} }
+
+// private adds a private folder.
+func private(s *journal.Start, path string) {
+	s.Roots = append(s.Roots, scope.Root{Path: path, Mode: scope.WriteTree, Class: scope.Private})
+	scope.SortRoots(journal.Secret{7}.PathKey(), s.Roots)
 }
 
 // planting has the task plant a file.
