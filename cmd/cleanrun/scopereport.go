@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/internal/compiled"
@@ -149,8 +150,9 @@ func (r *scopeReport) judge(p footprint.Policy, s *finalState, record string) {
 		return
 	}
 	inside := ev.summary.Start.Workspace // as the run saw it: without namespaces, a copy
-	seen := footprint.Evidence{Root: s.workspace, Existed: s.first.Has,
-		Changes: s.changes, Writes: writesIn(ev, inside), Drift: s.drift, Gaps: s.gaps}
+	writes := writesIn(ev, inside)
+	s.unspell(writes)
+	seen := footprint.Evidence{Root: s.workspace, Existed: s.first.Has, Changes: s.changes, Writes: writes, Drift: s.drift, Gaps: s.gaps}
 	python := compiled.NewChecker(os.Getenv("PATH"), s.workspace, record)
 	if root, err := os.OpenRoot(s.workspace); err == nil {
 		defer root.Close()
@@ -167,6 +169,34 @@ func (r *scopeReport) judge(p footprint.Policy, s *finalState, record string) {
 		res.Gaps = append(res.Gaps, footprint.Gap{Path: s.workspace, Reason: fmt.Sprintf("the recorder found %d changes that no write explains", sum.Final.Delta.Unexplained)})
 	}
 	r.Roots = append(r.Roots, res)
+}
+
+// unspell gives writes the names that files have: the journal spells a byte that is no
+// UTF-8 as \xNN. Of a name that was not there before and is gone again only that is known.
+func (s *finalState) unspell(writes []footprint.Write) {
+	if !slices.ContainsFunc(writes, func(w footprint.Write) bool { return strings.Contains(w.Path+w.To+w.Of, `\x`) }) {
+		return
+	}
+	names := map[string]string{}
+	note := func(p string) {
+		if !utf8.ValidString(p) {
+			names[spelled(p)] = p
+		}
+	}
+	for _, c := range s.changes {
+		note(c.Path)
+	}
+	for e := range s.first.All() {
+		note(e.Path)
+	}
+	for i := range writes {
+		w := &writes[i]
+		for _, p := range []*string{&w.Path, &w.To, &w.Of} {
+			if name, ok := names[*p]; ok {
+				*p = name
+			}
+		}
+	}
 }
 
 // walked judges a folder that the run cannot change.
