@@ -5,6 +5,25 @@
 // Limits. It knows neither journal nor key: the caller says what was read and searched,
 // and shows the reply. Reporting a marker is no proof of understanding. A dimension that
 // the evidence does not reach is not established, which is neither met nor missed.
+//
+// Which test answers which case of known checks of this kind, and their holes:
+//
+//	exact pass                                TestExactReply, TestTranscript/a_final_reply
+//	refusal wording around a correct answer   TestReply/refusal_wording_around_a_correct_answer
+//	true refusal                              TestReply/true_refusal
+//	reworded or wrapped action                TestReply/wrapped_over_lines, TestReply/within_a_sentence; TestReply/reworded is missed
+//	missing marker                            TestReply/missing_marker
+//	wrong action                              TestReply/wrong_action
+//	fixture parse                             TestTranscriptFixture, TestTranscriptErrors, FuzzTranscript
+//	no evidence                               TestNoEvidence/no_reply, TestNoTranscript: not established, not failed
+//	missing final message                     TestTranscript/missing_final_message
+//	hole: searching elsewhere is not scored   TestPath/something_else_searched
+//	hole: the agent rewrites the expected     TestPath/the_agent's_own_text, TestPath/read,_then_replaced
+//	hole: one marker for all trials           TestMarker, TestReply/another_run's_marker
+//	hole: the marker follows from public ids  TestMarker: it comes from the seed alone, which the recorder draws
+//	hole: the line is constant and public     TestReply/missing_marker: it passes only with the marker
+//	hole: a list of candidates passes         TestReply/list_of_guesses, TestReply/guess_inside_of_a_word
+//	hole: evidence is cut off or left out     TestTranscript/cut_off, TestTranscript/truncated, TestOpeningsLeftOut
 package expect
 
 import (
