@@ -54,7 +54,7 @@ is written without proofs.
 
 If the task states a footprint, the bundle shows the name of each path that the run changed. A cached module of Python (.pyc) is said to be what its source
 compiles to if an interpreter on this machine's PATH makes the same bytes of it. Sources that the run did not change are read from the sealed workspace: -workspace
-names it where it is not in the place that the run had it in.
+names it where it is not in the place that the run had it in. If the task names a path to read, the bundle shows the events with it, the reply and the marker.
 
 -compact writes the same signed statement with a proof of half a megabyte or so in place of the evidence, which is what all verification otherwise
 needs. verify then says "aggregation trusted". Keep the run folder, or a full bundle: it is what convicts or clears you.`,
@@ -101,12 +101,16 @@ needs. verify then says "aggregation trusted". Keep the run folder, or a full bu
 					Digests uint64          `json:"digests"`
 					Score   *attest.Score   `json:"score,omitempty"`
 					Names   *int            `json:"names,omitempty"` // of changed paths that the bundle shows
-				}{v.out, a.Derivation.Verdict, a.Derivation.Reasons, rep.Rows, rep.Digests, a.Statement.Predicate.Score, rep.names})
+					Shown   int             `json:"shown,omitempty"` // events that it shows in clear, of a named path
+				}{v.out, a.Derivation.Verdict, a.Derivation.Reasons, rep.Rows, rep.Digests, a.Statement.Predicate.Score, rep.names, rep.shown})
 			}
 			fmt.Fprintf(e.Stdout, "%s  %s\n", cli.Colour(e.Stdout, verdictColour[string(a.Derivation.Verdict)], string(a.Derivation.Verdict)), v.out)
 			fmt.Fprintf(e.Stdout, " events     %d, %d distinct contents, %d digests\n", rep.Rows, rep.Objects, rep.Digests)
 			if rep.names != nil {
 				fmt.Fprintf(e.Stdout, " names      the bundle shows %s that the run changed, since the task has a footprint\n", counted(*rep.names, "path"))
+			}
+			if rep.shown > 0 {
+				fmt.Fprintf(e.Stdout, " shown      the bundle shows %s in clear: those of the named path and of the reply\n", counted(rep.shown, "event"))
 			}
 			if s := a.Statement.Predicate.Score; s != nil {
 				fmt.Fprintf(e.Stdout, " score      %s, %s\n", s.Value, s.Source)
@@ -121,6 +125,7 @@ needs. verify then says "aggregation trusted". Keep the run folder, or a full bu
 type attestReport struct {
 	scanner.Report
 	names *int // paths that the bundle shows; nil without a footprint
+	shown int  // events that it shows in clear
 }
 
 // doAttest derives evidence and statement of a run and writes the bundle.
@@ -256,6 +261,10 @@ func (r *attestReport) open(root *os.Root, o attestOptions, set *contraband.Set,
 	}
 	if set.Footprint != nil {
 		r.names = &rep.Names
+	}
+	r.shown = rep.Rows
+	if len(rep.Missing) > 0 && warn != nil {
+		warn("event %d: the reply is not kept any more, so what it reports is not established", rep.Missing[0])
 	}
 	if n := len(rep.Counted); n > 0 && warn != nil {
 		warn("%s of Python counts as any other file; the first is %s: %s", counted(n, "cached module"), quotePath(rep.Counted[0].Path), rep.Counted[0].Why)
