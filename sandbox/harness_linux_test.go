@@ -32,7 +32,11 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVar); role != "" {
 		os.Exit(roles[role](os.Args[1:]))
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if warm.dir != "" {
+		os.RemoveAll(warm.dir)
+	}
+	os.Exit(code)
 }
 
 // entry is one row with its opened detail.

@@ -3,11 +3,13 @@ package sandbox_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/cleanrun-dev/cleanrun/journal"
@@ -190,16 +192,36 @@ func normal(w workload, s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// warmGo compiles the standard library that the workload needs, so that the
-// comparison does not do it twice.
+// warm is a build cache that holds the standard library as go test needs it. It is
+// made once; TestMain removes it.
+var warm struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// warmGo puts a build cache into ws/.gocache, so that what the tests compile inside and
+// outside is their own code.
 func warmGo(t *testing.T, ws string, env []string) {
 	t.Helper()
-	cmd := exec.Command("sh", "-c", `export GOCACHE=$PWD/.gocache GOFLAGS=-mod=mod GOTOOLCHAIN=local GOPROXY=off
-		mkdir ../warm && cd ../warm && printf 'module warm\n\ngo 1.21\n' > go.mod && printf 'package main\nimport _ "fmt"\nimport _ "os"\nfunc main() {}\n' > m.go &&
-		printf 'package main\nimport "testing"\nfunc TestX(t *testing.T) {}\n' > m_test.go && GOCACHE=$OLDPWD/.gocache go test . && GOCACHE=$OLDPWD/.gocache go vet .`)
-	cmd.Dir, cmd.Env = ws, env
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("warm the build cache: %v\n%s", err, out)
+	warm.once.Do(func() {
+		if warm.dir, warm.err = os.MkdirTemp("", "cleanrun-warm-"); warm.err != nil {
+			return
+		}
+		cmd := exec.Command("sh", "-c", `export GOCACHE=$PWD/.gocache GOFLAGS=-mod=mod GOTOOLCHAIN=local GOPROXY=off
+			mkdir warm && cd warm && printf 'module warm\n\ngo 1.21\n' > go.mod && printf 'package main\nimport _ "fmt"\nimport _ "os"\nfunc main() {}\n' > m.go &&
+			printf 'package main\nimport "testing"\nfunc TestX(t *testing.T) {}\n' > m_test.go && go test . && go vet .`)
+		cmd.Dir, cmd.Env = warm.dir, env
+		if out, err := cmd.CombinedOutput(); err != nil {
+			warm.err = fmt.Errorf("%w\n%s", err, out)
+		}
+	})
+	err := warm.err
+	if err == nil {
+		err = os.CopyFS(filepath.Join(ws, ".gocache"), os.DirFS(filepath.Join(warm.dir, ".gocache")))
+	}
+	if err != nil {
+		t.Fatalf("warm the build cache: %v", err)
 	}
 }
 
