@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cleanrun-dev/cleanrun/sandbox"
@@ -56,6 +57,12 @@ func caught(t *testing.T, files map[string]string, honest, attack, kind, path st
 	if code != 4 || !strings.Contains(said, "footprint OUTSIDE") {
 		t.Errorf("got exit code %d, want 4 and outside:\n%s", code, said)
 	}
+	named(t, said, kind, path)
+}
+
+// named asserts that scope named a finding.
+func named(t *testing.T, said, kind, path string) {
+	t.Helper()
 	for line := range strings.Lines(said) {
 		if strings.Contains(line, "outside      "+kind) && strings.Contains(line, "/"+path+"  ") {
 			return
@@ -91,4 +98,85 @@ func TestIncident21_TestsEdited(t *testing.T) {
 	caught(t, scored, repair, "echo pass > tests/test_add.py", "modified", "tests/test_add.py", "src/**")
 	caught(t, scored, repair, "rm -r tests", "deleted", "tests/test_add.py", "src/**")
 	caught(t, scored, repair, "mv tests away; mv away tests", "restored", "tests", "src/**")
+}
+
+// A file that a run leaves unreadable to its own user, who is not root, is compared and
+// copied into the workspace all the same.
+func TestScopeLeftUnreadable(t *testing.T) {
+	recorderWorks(t)
+	dir, err := os.MkdirTemp("/tmp", "cleanrun-unreadable-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ws := filepath.Join(dir, "ws")
+	t.Cleanup(func() {
+		os.Chmod(filepath.Join(ws, "d"), 0o700)
+		os.RemoveAll(dir)
+	})
+	if err := errors.Join(os.Mkdir(ws, 0o755), os.WriteFile(filepath.Join(ws, "b"), []byte("b\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	as := func(args ...string) *exec.Cmd {
+		cmd := program(args...)
+		cmd.Dir = dir
+		if os.Getuid() == 0 {
+			cmd.Env = append(os.Environ(), "HOME="+dir, "TMPDIR="+dir)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 54321, Gid: 54321}}
+		}
+		return cmd
+	}
+	if os.Getuid() == 0 {
+		for _, p := range []string{dir, ws, filepath.Join(ws, "b")} {
+			if err := os.Chown(p, 54321, 54321); err != nil {
+				t.Skipf("root here cannot give a file away: %v", err)
+			}
+		}
+		if out, err := as("doctor").CombinedOutput(); err != nil {
+			t.Skipf("the recorder does not work for an ordinary user here: %v\n%s", err, out)
+		}
+	}
+	script := "echo x > new; chmod 000 new b; mkdir d; echo y > d/z; chmod 000 d"
+	run := func(want int, allow ...string) string {
+		t.Helper()
+		args := []string{"scope", "-workspace", ws, "-gate", "-allow", "new", "-allow", "d/**"}
+		for _, a := range allow {
+			args = append(args, "-allow", a)
+		}
+		out, err := as(append(args, "--", "sh", "-c", script)...).CombinedOutput()
+		var exit *exec.ExitError
+		if code := 0; err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		} else if exit != nil {
+			if code = exit.ExitCode(); code != want {
+				t.Fatalf("got %d, want %d:\n%s", code, want, out)
+			}
+		} else if want != 0 {
+			t.Fatalf("got 0, want %d:\n%s", want, out)
+		}
+		return string(out)
+	}
+	said := run(4)
+	named(t, said, "modified", "ws/b")
+	if !strings.Contains(said, "1 path out of it") || !strings.Contains(said, "(mode)") {
+		t.Errorf("got %s, want b named for its mode alone", said)
+	}
+	for name, mode := range map[string]os.FileMode{"new": 0, "b": 0, "d": os.ModeDir} {
+		if st, err := os.Lstat(filepath.Join(ws, name)); err != nil || st.Mode() != mode {
+			t.Errorf("%s: got %v (%v), want %v", name, st, err, mode)
+		}
+	}
+	// The control: it is allowed. What is unreadable before the run is seen neither then nor after.
+	for _, name := range []string{"b", "new", "d"} {
+		if err := os.Chmod(filepath.Join(ws, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(ws, "d")); err != nil {
+		t.Fatal(err)
+	}
+	run(0, "b")
+	script = "true"
+	if said := run(3); !strings.Contains(said, "/ws/d  before and after: unreadable") {
+		t.Errorf("got %s, want d named as not seen", said)
+	}
 }

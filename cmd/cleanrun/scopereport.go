@@ -51,6 +51,7 @@ type finalState struct {
 	changes   []footprint.Change
 	drift     []footprint.Change
 	gaps      []footprint.Gap
+	unread    []footprint.Gap // in the run's layer
 	err       error
 }
 
@@ -65,10 +66,11 @@ func (s *finalState) look(runDir string) {
 	if s.drift, s.gaps, err = since(s.first, s.workspace, false); err != nil {
 		s.err = cmp.Or(s.err, err)
 	}
+	s.gaps = append(s.gaps, s.unread...)
 }
 
 func (s *finalState) compare(runDir string) error {
-	s.changes = nil
+	s.changes, s.unread = nil, nil
 	list, err := sandbox.Changes(runDir, s.workspace)
 	if err != nil {
 		return err
@@ -92,11 +94,15 @@ func (s *finalState) compare(runDir string) error {
 			out.Kind = footprint.Deleted
 		case overlay.Modified, overlay.Metadata, overlay.Replaced:
 			out.Kind = footprint.Modified
-			if out.What, err = layersDiffer(lower, upper, c.Path); err != nil {
+			var whole bool
+			if out.What, whole, err = layersDiffer(lower, upper, c.Path); err != nil {
 				return err
 			}
 			if c.Kind == overlay.Modified && c.Mode.IsRegular() {
 				out.What = strings.TrimPrefix(out.What+", content", ", ")
+			}
+			if out.What == "" && !whole { // a time, or attributes that nobody may read
+				s.unread = append(s.unread, footprint.Gap{Path: c.Path, Reason: footprint.GapUnreadable})
 			}
 			if out.What == "" {
 				continue // a time, or a folder made anew
@@ -118,20 +124,21 @@ func (s *finalState) gone(dir string) (out []footprint.Change) {
 	return out
 }
 
-func layersDiffer(lower, upper *os.Root, p string) (string, error) {
+// layersDiffer says what of a path differs, and whether all of it could be read.
+func layersDiffer(lower, upper *os.Root, p string) (what string, whole bool, err error) {
 	var both [2]*footprint.Entry
 	for i, root := range []*os.Root{lower, upper} {
 		e, err := footprint.Look(context.Background(), root, p)
 		if err != nil {
-			return "", err
+			return "", false, err
 		}
 		if e == nil {
-			return "", fmt.Errorf("%s: %w", p, fs.ErrNotExist)
+			return "", false, fmt.Errorf("%s: %w", p, fs.ErrNotExist)
 		}
 		e.Links = 0 // a layer's numbers of names are its own
 		both[i] = e
 	}
-	return footprint.Differs(both[0], both[1]), nil
+	return footprint.Differs(both[0], both[1]), both[0].Read && both[1].Read, nil
 }
 
 // judge judges the workspace.

@@ -21,11 +21,17 @@ import (
 // not atomic as a whole: after an error some changes are made; calling it again
 // makes the rest.
 func Apply(upper, dst int) (applied, skipped []Change, err error) {
-	changes, err := Changes(upper, dst)
+	c := &comparison{keep: true}
+	changes, err := c.changes(upper, dst)
+	modes := map[string]uint32{}
+	for _, one := range c.closed {
+		modes[one.path] = one.mode
+	}
+	defer func() { err = errors.Join(err, c.restore(upper)) }()
 	if err != nil {
 		return nil, nil, err
 	}
-	a := applier{upper, dst}
+	a := applier{upper, dst, modes}
 	for _, c := range changes { // parents come before what is in them
 		if c.Kind != Deleted && c.Mode.Type()&(fs.ModeSocket|fs.ModeDevice) != 0 {
 			skipped = append(skipped, c)
@@ -50,7 +56,10 @@ func Apply(upper, dst int) (applied, skipped []Change, err error) {
 	return applied, skipped, nil
 }
 
-type applier struct{ upper, dst int }
+type applier struct {
+	upper, dst int
+	modes      map[string]uint32 // of what is open for the time
+}
 
 const tempName = ".cleanrun-apply"
 
@@ -143,6 +152,9 @@ func (a applier) metadata(p string) error {
 	var want, have unix.Stat_t
 	if err := unix.Fstat(src, &want); err != nil {
 		return err
+	}
+	if mode, ok := a.modes[p]; ok {
+		want.Mode = want.Mode&unix.S_IFMT | mode
 	}
 	dir, err := openParent(a.dst, p)
 	if err != nil {

@@ -21,9 +21,11 @@ const maxDepth = 4096
 // directories by descriptor (O_PATH will do). The result is sorted by path. It
 // follows no symbolic link. An entry that cannot be read is an error: a delta
 // with holes is none. Contents are read only to compare files of equal size, and
-// where both have holes not even then: a program can make a file of any size.
-func Changes(upper, lower int) ([]Change, error) {
-	c := &comparison{}
+// where both have holes not even then: a program can make a file of any size. A file
+// that the run closed to its own user is opened for that time, and closed again.
+func Changes(upper, lower int) ([]Change, error) { return (&comparison{}).changes(upper, lower) }
+
+func (c *comparison) changes(upper, lower int) ([]Change, error) {
 	up, err := openDir(upper, ".")
 	if err != nil {
 		return nil, fmt.Errorf("upper layer: %w", err)
@@ -34,7 +36,7 @@ func Changes(upper, lower int) ([]Change, error) {
 		return nil, fmt.Errorf("lower layer: %w", err)
 	}
 	defer low.Close()
-	opaque, err := c.dir(up, low, ".")
+	opaque, err := c.dir(up, low, nil, ".")
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +51,10 @@ func Changes(upper, lower int) ([]Change, error) {
 }
 
 type comparison struct {
-	out []Change
-	buf [2][64 << 10]byte
+	out    []Change
+	keep   bool // leave closed files open until restore
+	closed []closed
+	buf    [2][64 << 10]byte
 }
 
 func (c *comparison) add(p string, k Kind, st *unix.Stat_t) {
@@ -98,7 +102,7 @@ func (c *comparison) children(up, low *os.File, at string, opaque bool, depth in
 	return nil
 }
 
-func (c *comparison) entry(up, low *os.File, name, p string, depth int) error {
+func (c *comparison) entry(up, low *os.File, name, p string, depth int) (err error) {
 	var us, ls unix.Stat_t
 	if err := lstat(up, name, &us); err != nil {
 		return fmt.Errorf("upper layer, %s: %w", p, err)
@@ -122,11 +126,11 @@ func (c *comparison) entry(up, low *os.File, name, p string, depth int) error {
 	if us.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return c.file(up, low, name, p, &us, &ls, below)
 	}
-	upd, err := openDir(int(up.Fd()), name)
+	upd, done, err := c.open(up, name, p, unix.O_DIRECTORY)
 	if err != nil {
 		return fmt.Errorf("upper layer, %s: %w", p, err)
 	}
-	defer upd.Close()
+	defer func() { err = errors.Join(err, done(), upd.Close()) }()
 	var lowd *os.File
 	if below && ls.Mode&unix.S_IFMT == unix.S_IFDIR {
 		if lowd, err = openDir(int(low.Fd()), name); err != nil {
@@ -137,7 +141,7 @@ func (c *comparison) entry(up, low *os.File, name, p string, depth int) error {
 	var opaque bool
 	switch {
 	case lowd != nil:
-		opaque, err = c.dir(upd, lowd, p)
+		opaque, err = c.dir(upd, lowd, &us, p)
 	case below: // a file became a directory
 		c.add(p, Modified, &us)
 		_, err = attributes(upd)
@@ -151,8 +155,9 @@ func (c *comparison) entry(up, low *os.File, name, p string, depth int) error {
 	return c.children(upd, lowd, p, opaque, depth+1)
 }
 
-// dir compares two directories themselves and says whether the upper is opaque.
-func (c *comparison) dir(up, low *os.File, p string) (bool, error) {
+// dir compares two directories themselves and says whether the upper, of status us, is
+// opaque.
+func (c *comparison) dir(up, low *os.File, us *unix.Stat_t, p string) (bool, error) {
 	ua, err := attributes(up)
 	if err != nil {
 		return false, fmt.Errorf("upper layer, %s: %w", p, err)
@@ -161,35 +166,35 @@ func (c *comparison) dir(up, low *os.File, p string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("lower layer, %s: %w", p, err)
 	}
-	var us, ls unix.Stat_t
-	if err := errors.Join(unix.Fstat(int(up.Fd()), &us), unix.Fstat(int(low.Fd()), &ls)); err != nil {
-		return false, fmt.Errorf("%s: %w", p, err)
-	}
 	if p == "." {
 		// The recorder made the upper root; the kernel copies nothing onto it.
 		return ua.opaque, nil
 	}
+	var ls unix.Stat_t
+	if err := unix.Fstat(int(low.Fd()), &ls); err != nil {
+		return false, fmt.Errorf("%s: %w", p, err)
+	}
 	switch {
 	case ua.opaque:
-		c.add(p, Replaced, &us)
+		c.add(p, Replaced, us)
 	case us.Mode != ls.Mode || us.Uid != ls.Uid || us.Gid != ls.Gid || ua.user != la.user:
-		c.add(p, Metadata, &us)
+		c.add(p, Metadata, us)
 	}
 	return ua.opaque, nil
 }
 
 // file compares what is no directory.
-func (c *comparison) file(up, low *os.File, name, p string, us, ls *unix.Stat_t, below bool) error {
+func (c *comparison) file(up, low *os.File, name, p string, us, ls *unix.Stat_t, below bool) (failed error) {
 	ch := Change{Path: p, Mode: fileMode(us.Mode)}
 	same := below && us.Mode&unix.S_IFMT == ls.Mode&unix.S_IFMT
 	meta := us.Mode != ls.Mode || us.Uid != ls.Uid || us.Gid != ls.Gid
 	switch us.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
-		uf, err := openFile(up, name)
+		uf, done, err := c.open(up, name, p, 0)
 		if err != nil {
 			return fmt.Errorf("upper layer, %s: %w", p, err)
 		}
-		defer uf.Close()
+		defer func() { failed = errors.Join(failed, done(), uf.Close()) }()
 		ua, err := attributes(uf)
 		if err != nil {
 			return fmt.Errorf("upper layer, %s: %w", p, err)

@@ -11,7 +11,7 @@ import (
 )
 
 // Look reads the entry of one path in an open folder, nil if there is none: everything but
-// the content.
+// the content. It is not Read if its user may not read the attributes.
 func Look(ctx context.Context, root *os.Root, p string) (*Entry, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -37,6 +37,9 @@ func Look(ctx context.Context, root *os.Root, p string) (*Entry, error) {
 		f, err = root.Open(name)
 	case e.Mode.IsRegular():
 		f, err = regular.In(root, name)
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return &e, nil
 	}
 	if err != nil {
 		return nil, err
