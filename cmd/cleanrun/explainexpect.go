@@ -73,7 +73,11 @@ func (x *explainedExpect) text(b *strings.Builder, ev *events) {
 		case len(d.Searched) > 0:
 			list("out of scope", d.Searched)
 		case d.Row != nil:
-			fmt.Fprintln(b, eventLine(ev, d.Row.Event))
+			line := eventLine(ev, d.Row.Event)
+			if p := d.Program; p != nil && p.Path != "" {
+				line += fmt.Sprintf("  by %s %q", quotePath(p.Path), p.Argv)
+			}
+			fmt.Fprintln(b, line)
 		}
 		list("how its process came to be", d.Started)
 	}

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"path/filepath"
+	"path"
 	"strconv"
 	"strings"
 
@@ -151,7 +151,7 @@ func (f *footprintFile) explain(name string) (*explanation, error) {
 			if out.Total++; out.Total > maxFindings {
 				continue
 			}
-			path, err := one.inside(root.Root, ev.summary.Start.Workspace)
+			inside, err := one.inside(root.Root, ev.summary.Start.Workspace)
 			if err != nil {
 				return nil, cli.Failf(cli.ExitUsage, "", "%s: %w", name, err)
 			}
@@ -159,9 +159,9 @@ func (f *footprintFile) explain(name string) (*explanation, error) {
 				out.Paths = append(out.Paths, untraced(one.Path, one.says()))
 				continue
 			}
-			ref := t.refOf(path)
+			ref := t.refOf(inside)
 			seq := *one.Event
-			if seq >= uint64(len(ev.rows)) || ev.rows[seq].Proc != one.Process || ev.rows[seq].Op.String() != one.Op || !t.changed(seq, path, ref) {
+			if seq >= uint64(len(ev.rows)) || ev.rows[seq].Proc != one.Process || ev.rows[seq].Op.String() != one.Op || !t.changed(seq, inside, ref) {
 				return nil, cli.Failf(cli.ExitUsage, "give the recording of this run with -detail", "%s: says that event %d, %s by process %d, changed %s; %s has no such event", name, seq, one.Op, one.Process, quotePath(one.Path), folder)
 			}
 			out.Paths = append(out.Paths, t.trace(one.Path, one.says(), ref, seq))
@@ -172,19 +172,19 @@ func (f *footprintFile) explain(name string) (*explanation, error) {
 
 // inside is the finding's path as the run saw it, and as a journal spells it.
 func (p *footprintPath) inside(root, workspace string) (string, error) {
-	path := p.Path
-	if strings.HasPrefix(path, `"`) {
-		raw, err := strconv.Unquote(path)
+	name := p.Path
+	if strings.HasPrefix(name, `"`) {
+		raw, err := strconv.Unquote(name)
 		if err != nil {
-			return "", fmt.Errorf("path %.200s: %w", path, err)
+			return "", fmt.Errorf("path %.200s: %w", name, err)
 		}
-		path = spelled(raw)
+		name = spelled(raw)
 	}
-	rest, ok := strings.CutPrefix(path, root)
-	if !ok || rest != "" && rest[0] != '/' && !strings.HasSuffix(root, "/") {
-		return "", fmt.Errorf("path %.200q: want one in %q", path, root)
+	rest, ok := strings.CutPrefix(name, root)
+	if !ok || rest != "" && rest[0] != '/' {
+		return "", fmt.Errorf("path %.200q: want one in %q", name, root)
 	}
-	return filepath.ToSlash(filepath.Clean(workspace + "/" + rest)), nil
+	return path.Join(workspace, rest), nil
 }
 
 func (p *footprintPath) says() string {
@@ -224,21 +224,21 @@ func (f *surfaceJSON) explain(name string) (*explanation, error) {
 		if e == nil || e.Journal == nil {
 			continue
 		}
-		path := strings.TrimSuffix(root, "/") + "/" + e.Location
+		at := strings.TrimSuffix(root, "/") + "/" + e.Location
 		says := fmt.Sprintf("%d bytes: %s", e.Size, e.Journal.says())
 		if e == f.Dismissed {
 			says += "; it does not count"
 		}
 		seq := e.Journal.Event
 		if e.Journal.How == "found" {
-			out.Entries = append(out.Entries, untraced(path, says))
+			out.Entries = append(out.Entries, untraced(at, says))
 			continue
 		}
-		ref := t.refOf(path)
-		if seq >= uint64(len(ev.rows)) || !t.changed(seq, path, ref) {
-			return nil, cli.Failf(cli.ExitUsage, "give the file as surface printed it", "%s: says that event %d changed %s; %s has no such event", name, seq, quotePath(path), explainDetail)
+		ref := t.refOf(at)
+		if seq >= uint64(len(ev.rows)) || !t.changed(seq, at, ref) {
+			return nil, cli.Failf(cli.ExitUsage, "give the file as surface printed it", "%s: says that event %d changed %s; %s has no such event", name, seq, quotePath(at), explainDetail)
 		}
-		out.Entries = append(out.Entries, t.trace(path, says, ref, seq))
+		out.Entries = append(out.Entries, t.trace(at, says, ref, seq))
 	}
 	return &explanation{Events: []explained{}, Surface: out, ev: ev}, nil
 }
