@@ -265,6 +265,57 @@ v = socket.socket(socket.AF_UNIX); v.connect("sock"); print("ok")
 	r.closed(t)
 }
 
+// No form of an address leads out: each attempt is refused, and a row with one spelling of
+// the address. The control: a socket of the run itself is reached.
+func TestRT56_AddressForms(t *testing.T) {
+	needs(t, "python3")
+	ws := folder(t, filepath.Join(base(t), "ws"))
+	r := run(t, sandbox.Config{Workspace: ws, Command: []string{"python3", "-c", `
+import socket
+def t(family, kind, address):
+    try:
+        with socket.socket(family, kind) as s: s.connect(address); print("ok")
+    except OSError as e: print(e.errno)
+I, J, S, D = socket.AF_INET, socket.AF_INET6, socket.SOCK_STREAM, socket.SOCK_DGRAM
+t(I, S, ("192.0.2.1", 443))
+t(J, S, ("::ffff:192.0.2.1", 443))
+t(J, S, ("::ffff:192.0.2.1", 444))
+t(J, S, ("2001:db8::1", 443))
+t(I, D, ("192.0.2.53", 53))
+try:
+    with socket.socket(I, D) as s: s.sendto(b"secret.example", ("192.0.2.53", 53)); print("ok")
+except OSError as e: print(e.errno)
+try: socket.getaddrinfo("secret-in-a-name.example", 443); print("resolved")
+except OSError: print("no address")
+l = socket.socket(socket.AF_UNIX); l.bind("sock"); l.listen()
+t(socket.AF_UNIX, S, "sock")
+`}})
+	unreachable := fmt.Sprintln(int(unix.ENETUNREACH))
+	if want := strings.Repeat(unreachable, 6) + "no address\nok\n"; r.stdout != want {
+		t.Errorf("got %q (%s), want %q", r.stdout, r.stderr, want)
+	}
+	for address, want := range map[string]int{"inet 192.0.2.1:443": 2, "inet 192.0.2.1:444": 1, "inet6 [2001:db8::1]:443": 1} {
+		got := r.find(func(e entry) bool {
+			return e.Op == journal.OpConnect && e.D.Address == address && e.Result == int32(unix.ENETUNREACH)
+		})
+		if len(got) != want {
+			t.Errorf("got %d refused rows of %s, want %d", len(got), address, want)
+		}
+	}
+	r.has(t, "a name server asked", func(e entry) bool {
+		return e.Op == journal.OpConnect && e.D.Address == "inet 192.0.2.53:53" && e.Result == int32(unix.ENETUNREACH)
+	})
+	reached := r.find(func(e entry) bool {
+		return e.Op == journal.OpConnect && e.Result == 0 && e.D.Path == "" && e.D.Address != "unix"
+	})
+	for _, e := range reached {
+		if a := e.D.Address; !strings.HasPrefix(a, "inet 127.") && !strings.HasPrefix(a, "inet6 [::1]") && !strings.HasPrefix(a, "unix @") && !strings.HasPrefix(a, "family ") {
+			t.Errorf("got a connect to %s, want none", a)
+		}
+	}
+	r.closed(t)
+}
+
 // More files written than descriptors allowed: the oldest are dated early.
 func TestSandboxManyWrittenFiles(t *testing.T) {
 	if os.Getenv("CLEANRUN_FEW_FILES") == "" {

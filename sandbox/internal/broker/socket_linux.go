@@ -39,19 +39,24 @@ func parseAddress(b []byte) address {
 		return address{text: "unix", path: string(name)}
 	case family == unix.AF_INET && len(body) >= 6:
 		a := netip.AddrFrom4([4]byte(body[2:6]))
-		return inet("inet", a, binary.BigEndian.Uint16(body))
+		return inet(a, binary.BigEndian.Uint16(body))
 	case family == unix.AF_INET6 && len(body) >= 22:
 		a := netip.AddrFrom16([16]byte(body[6:22]))
-		return inet("inet6", a, binary.BigEndian.Uint16(body))
+		return inet(a, binary.BigEndian.Uint16(body))
 	}
 	return address{text: "family " + strconv.Itoa(int(family))}
 }
 
-func inet(family string, a netip.Addr, port uint16) address {
-	u := a.Unmap()
+// inet spells an address in one way: IPv4 within IPv6 (RFC 4291, section 2.5.5.2) as IPv4,
+// to which the kernel connects.
+func inet(a netip.Addr, port uint16) address {
+	family := "inet"
+	if a = a.Unmap(); a.Is6() {
+		family = "inet6"
+	}
 	return address{
 		text: family + " " + netip.AddrPortFrom(a, port).String(),
-		inet: true, loopback: u.IsLoopback() || u.IsUnspecified(),
+		inet: true, loopback: a.IsLoopback() || a.IsUnspecified(),
 	}
 }
 
