@@ -99,13 +99,13 @@ func TestNamedPath(t *testing.T) {
 		}, "not-established: path-read open-unopened, path-unchanged open-unopened"},
 
 		{"in a file", "file", two, "passed"},
-		{"in a file that is not written", "file", func(r *namedRun) { r.planted(); r.stdout(namedReply()) }, "not-established: marker-reported reply-unopened, line-reported reply-unopened"},
+		{"in a file that is not written", "file", func(r *namedRun) { r.planted(); r.stdout(namedReply()) }, "not-established: marker-reported reply-unnamed, line-reported reply-unnamed"},
 		{"in a file that was only read", "file", func(r *namedRun) { r.planted(); r.read(answerFile, namedReply()) }, "not-established: marker-reported reply-absent, line-reported reply-absent"},
 		{"in a file of another name", "file", func(r *namedRun) {
 			r.planted()
 			r.cut("/work/out/other.txt", 50)
 			r.wrote("/work/out/other.txt", 50, namedReply(), 0)
-		}, "not-established: marker-reported reply-unopened, line-reported reply-unopened"},
+		}, "not-established: marker-reported reply-unnamed, line-reported reply-unnamed"},
 		{"emptied at the end", "file", func(r *namedRun) { two(r); r.cut(answerFile, r.next) }, "failed: marker-reported marker-absent, line-reported line-absent"},
 		{"rewritten at the end", "file", func(r *namedRun) { two(r); r.answer("never mind") }, "failed: marker-reported marker-absent, line-reported line-absent"},
 		{"opened for writing again, and nothing written", "file", func(r *namedRun) {

@@ -89,7 +89,7 @@ func (f *replyFile) wrote(r *journal.Row) {
 // final is the version at the end of the agent phase, or why there is none.
 func (f *replyFile) final() (version, expect.Why) {
 	if !f.known {
-		return version{}, expect.WhyNotShown
+		return version{}, expect.WhyUnnamed
 	}
 	if f.moved {
 		return version{}, expect.WhyMoved

@@ -189,7 +189,7 @@ func TestMarker(t *testing.T) {
 var whys = []expect.Why{
 	expect.WhyNotRead, expect.WhyOtherText, expect.WhyChanged, expect.WhyMarkerAbsent, expect.WhyOtherMarker, expect.WhyNoLine,
 	expect.WhySearched, expect.WhyOtherTask, expect.WhyAgents, expect.WhyNoReply, expect.WhyOtherAuthor, expect.WhyOtherChannel,
-	expect.WhyCut, expect.WhyNoMarker, expect.WhyUnopened, expect.WhyTooMany, expect.WhyNotShown, expect.WhyLong,
+	expect.WhyCut, expect.WhyNoMarker, expect.WhyUnopened, expect.WhyTooMany, expect.WhyUnnamed, expect.WhyNotShown, expect.WhyLong,
 	expect.WhyUnreadable, expect.WhyNoFile, expect.WhyMoved, expect.WhyMalformed, expect.WhyTruncated,
 }
 

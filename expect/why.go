@@ -25,6 +25,7 @@ const (
 	WhyNoMarker   Why = "marker-unopened"
 	WhyUnopened   Why = "open-unopened"
 	WhyTooMany    Why = "too-many-opens"
+	WhyUnnamed    Why = "reply-unnamed"
 	WhyNotShown   Why = "reply-unopened"
 	WhyLong       Why = "reply-long"
 	WhyUnreadable Why = "reply-unreadable"
@@ -52,6 +53,7 @@ var says = map[Why]string{
 	WhyNoMarker:     "the bundle does not show the marker",
 	WhyUnopened:     "the bundle does not show what an open of the named path gave",
 	WhyTooMany:      "the named path was opened more often than is looked at",
+	WhyUnnamed:      "the bundle does not name the reply's file: nothing wrote it, or the attester keeps it back",
 	WhyNotShown:     "the bundle does not show the reply",
 	WhyLong:         "the reply is too long",
 	WhyUnreadable:   "the recorder could not read the reply",

@@ -24,9 +24,9 @@ func (v *verifier) checkExpect() (string, error) {
 	case r == nil:
 		return "", &undecided{"the sealed set expects nothing of a named path, and the policy requires it", "take require expect out of the policy of this task"}
 	case r.Outcome != expect.Passed:
-		return "", &undecided{fmt.Sprintf("named path: got %s (%s), want %s, as the policy requires", r.Outcome, strings.Join(unmet(r), ", "), expect.Passed), "look at the dimensions above: each says why"}
+		return "", &undecided{fmt.Sprintf("got %s (%s), want %s, as the policy requires", r.Outcome, strings.Join(unmet(r), ", "), expect.Passed), "look at the dimensions above: each says why"}
 	}
-	return "named path: " + string(r.Outcome), nil
+	return string(r.Outcome), nil
 }
 
 // unmet names the dimensions that are not met.
