@@ -232,6 +232,9 @@ func (v *verifier) asserted() {
 	if f := v.derived.Footprint; f != nil && f.Compiled > 0 {
 		add("the sources of %s of Python, which the footprint leaves out", plural(f.Compiled, "cached module", "cached modules"))
 	}
+	if v.derived.Expect != nil {
+		add("that nobody told the run its marker")
+	}
 	if n := v.derived.Coverage.Baseline; n > 0 {
 		add("%s bytes as part of the sealed baseline", group(n))
 	}

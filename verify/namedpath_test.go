@@ -101,6 +101,9 @@ func TestNamedPath(t *testing.T) {
 			if text := strings.Join(strings.Fields(r.Text("x")), " "); r.Exit != c.exit || !strings.Contains(text, c.says) {
 				t.Errorf("got exit %d, want %d and %q\n%s", r.Exit, c.exit, c.says, r.Text("x"))
 			}
+			if !strings.Contains(strings.Join(r.Asserted, "\n"), "that nobody told the run its marker") {
+				t.Errorf("asserted: got %q", r.Asserted)
+			}
 			policy := k.policy()
 			policy.Expect = true
 			if got := verify.Verify(data, policy, now); got.Exit != c.required {
