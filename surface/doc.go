@@ -43,6 +43,7 @@
 //	the handle is closed after a failure        TestReadFailureClosesTheHandle, TestCancelWithinAFile
 //	a handle that is no file is not read        TestPipeSwappedIn
 //	a folder swapped before it is opened        TestFolderSwappedDuringTheWalk
+//	a link swapped in for a file                TestRT53_LinkSwappedIn
 //	a folder moved out after it was opened      TestFolderMovedOutDuringTheWalk
 //	edges of containment                        TestStrictlyBelow
 //	where a handle lies, by system              TestHandlePath, TestWithoutHandlePathNothingIsConfined

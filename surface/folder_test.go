@@ -179,6 +179,36 @@ func TestPipeSwappedIn(t *testing.T) {
 	want(t, judge(t, condition(t, exact("f"), None, ""), observe(t, s, exact("f"), DefaultLimits)), Undetermined, "not-a-file f 1")
 }
 
+// A link that takes the file's place after it was looked at leads nowhere: not out of the
+// root, and not to another file in it. The control: nobody swaps.
+func TestRT53_LinkSwappedIn(t *testing.T) {
+	for target, reason := range map[string]string{"../outside": "replaced", "other": "replaced", "": ""} {
+		root := tree(t, map[string]string{"f": "here", "other": "secret"})
+		if err := os.WriteFile(filepath.Join(filepath.Dir(root), "outside"), []byte("secret"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := filepath.Join(root, "f")
+		s := &Folder{Path: root, opening: func(at string) {
+			if target == "" || at != "f" {
+				return
+			}
+			if err := errors.Join(os.Symlink(target, p+"-new"), os.Rename(p+"-new", p)); err != nil {
+				t.Fatal(err)
+			}
+		}}
+		o := observe(t, s, exact("f"), DefaultLimits)
+		r := judge(t, condition(t, exact("f"), Contains, "secret"), o)
+		if reason == "" {
+			want(t, r, False)
+			continue
+		}
+		want(t, r, Undetermined, reason+" f 1")
+		if len(o.Entries) != 0 {
+			t.Errorf("%s: got entry %+v, want none: it is another file's", target, o.Entries[0])
+		}
+	}
+}
+
 func TestFolderSwappedDuringTheWalk(t *testing.T) {
 	for _, kind := range []string{"link", "folder"} {
 		root := tree(t, map[string]string{"a/f": "here", "b/f": "here"})

@@ -235,3 +235,9 @@ func (f *file) data(off, size int64) int64 {
 	}
 	return at
 }
+
+func (f *file) size() (int64, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(f.fd, &st)
+	return st.Size, err
+}

@@ -138,5 +138,13 @@ func (f *file) read(buf []byte, off int64) (int, error) { return f.f.ReadAt(buf,
 // data finds no holes here: all of a file is read.
 func (f *file) data(off, _ int64) int64 { return off }
 
+func (f *file) size() (int64, error) {
+	st, err := f.f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return st.Size(), nil
+}
+
 // fileAttributes are not compared on this system.
 func fileAttributes(*os.File) ([32]byte, error) { return [32]byte{}, nil }

@@ -143,7 +143,7 @@ func TestCancelledWalkGivesNoManifest(t *testing.T) {
 }
 
 // A folder that is replaced between the look and the opening is not entered.
-func TestSwappedFolderIsAGap(t *testing.T) {
+func TestRT53_SwappedFolderIsAGap(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir+"/d/f", "text")
 	put(t, dir+"/other/secret", "text")
