@@ -179,14 +179,20 @@ func (r *namedRun) pack(keep func(string) bool) *fixture.Pack {
 	return p
 }
 
-// result derives what was expected.
-func (r *namedRun) result(p *fixture.Pack) *expect.Result {
+// statement is that of a pack.
+func (r *namedRun) statement(p *fixture.Pack) []byte {
 	r.t.Helper()
 	a, err := attest.Build(r.set, nil, p.Bytes(), nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	parsed, err := attest.ParseStatement(a.Bytes)
+	return a.Bytes
+}
+
+// result derives what was expected.
+func (r *namedRun) result(p *fixture.Pack) *expect.Result {
+	r.t.Helper()
+	parsed, err := attest.ParseStatement(r.statement(p))
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -235,6 +235,10 @@ func subjects(statement, list string) string {
 func FuzzParseStatement(f *testing.F) {
 	f.Add(build(f, cheat, &attest.Score{Value: "0.5", Source: attest.ScoreAsserted}).Bytes)
 	f.Add([]byte(`{}`))
+	r := newNamedRun(f, "stdout")
+	r.planted()
+	r.Close(journal.Final{})
+	f.Add(r.statement(r.pack(nil)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := attest.ParseStatement(data)
 		if err != nil {
