@@ -265,7 +265,7 @@ func (x *explainedFootprint) text(b *strings.Builder, ev *events) {
 		x.Paths[i].text(b, ev)
 	}
 	if more := x.Total - uint64(len(x.Paths)); more > 0 {
-		fmt.Fprintf(b, "\n and %s; -path explains one\n", counted(int(more), "more path"))
+		fmt.Fprintf(b, "\n and %s; cleanrun explain -path, of the run folder, explains one\n", counted(int(more), "more path"))
 	}
 }
 
