@@ -6,14 +6,15 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/jcs"
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/scope"
 	"github.com/cleanrun-dev/cleanrun/scope/footprint"
 )
 
-// A Footprint is what the agent phase changed in the workspace and in grants, held to
-// what the sealed set allows (spec/statement.md, "Footprint").
+// A Footprint is what the bounded phases of a run changed in the workspace and in grants,
+// held to what the sealed set allows (spec/statement.md, "Footprint").
 type Footprint struct {
 	Outcome  string // FootprintWithin, FootprintOutside or FootprintInconclusive
 	Gate     bool   // as sealed: a change outside makes the run DIRTY
@@ -36,6 +37,13 @@ type OutsidePath struct {
 	Event   uint64 `json:"event"`   // its last change
 	Process uint32 `json:"process"` // that made it
 	Op      string `json:"op"`
+}
+
+// Bounded tells whether a footprint of set counts what a phase changes. It counts the
+// agent, and a setup that the set does not state: whoever chooses the setup could run the
+// agent there.
+func Bounded(set *contraband.Set, phase journal.Phase) bool {
+	return phase == journal.PhaseAgent || phase == journal.PhaseSetup && set.Phases == nil
 }
 
 // Changes tells whether a row says that something with a name was changed, as a
@@ -67,9 +75,9 @@ type touch struct {
 	to          [32]byte // where a rename took it, if gone by one
 }
 
-// writes gathers by digest the paths that the agent phase changed in the workspace and
+// writes gathers by digest the paths that the bounded phases changed in the workspace and
 // in grants. It takes memory for each path, not for each row.
-func (e *Evidence) writes() map[[32]byte]*touch {
+func (e *Evidence) writes(set *contraband.Set) map[[32]byte]*touch {
 	table, err := scope.NewTable(e.start.Roots)
 	if err != nil {
 		panic("attest: roots that were read: " + err.Error())
@@ -83,7 +91,7 @@ func (e *Evidence) writes() map[[32]byte]*touch {
 			}
 			return true
 		}
-		if row.Phase != journal.PhaseAgent || !Changes(row) {
+		if !Bounded(set, row.Phase) || !Changes(row) {
 			return true
 		}
 		for i, ref := range [...]*journal.PathRef{row.Path, row.Path2} {
@@ -138,7 +146,7 @@ func (j *judge) footprint() {
 	if err != nil {
 		panic("attest: patterns that were read: " + err.Error()) // CheckFootprint refuses them
 	}
-	touches := j.ev.writes()
+	touches := j.ev.writes(j.ix.set)
 	f := &Footprint{Outcome: FootprintWithin, Gate: sealed.Gate, Written: uint64(len(touches))}
 	var names []footprint.Touched
 	var shown []*touch

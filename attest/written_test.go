@@ -23,6 +23,7 @@ import (
 type bounded struct {
 	allowed []string
 	gate    bool
+	chosen  bool               // the set states no phases: the runner chose them
 	do      func(*fixture.Run) // the agent
 	names   string             // opened, separated by spaces; "+" behind one calls it compiled
 	end     func(*fixture.Run) // nil closes the journal
@@ -33,6 +34,9 @@ func (b bounded) set(t testing.TB) *contraband.Set {
 	set, err := fixture.Set(fixture.Groups(), func(s *contraband.Set) {
 		s.Footprint = &contraband.Footprint{Allowed: b.allowed, Gate: b.gate}
 		s.Scope.Grants = []contraband.Grant{{Path: "/srv/data", Mode: uint8(scope.WriteTree)}}
+		if !b.chosen {
+			s.Phases = &contraband.Phases{Setup: []string{}, Grade: []string{"/usr/bin/grader"}, Reward: journal.RewardExit, Guard: []string{}}
+		}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +44,8 @@ func (b bounded) set(t testing.TB) *contraband.Set {
 	return set
 }
 
-// pack records the run. Setup and grader change files too, which counts for nothing.
+// pack records the run. A sealed setup and the grader change files too, which counts for
+// nothing.
 func (b bounded) pack(t testing.TB, set *contraband.Set) *fixture.Pack {
 	t.Helper()
 	r := fixture.NewRun(set, sha256.Sum256([]byte("sealed")), func(s *journal.Start) {
@@ -233,6 +238,32 @@ func TestFootprint(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A runner that may choose the setup runs the agent there: what such a setup changes
+// counts. That of a sealed setup does not, and a grader's never.
+func TestRT58b_SetupByTheRunner(t *testing.T) {
+	b := bounded{allowed: []string{"out/**"}, gate: true, do: writeAnswer, names: "/work/out/result.txt"}
+	if f := b.build(t).Derivation.Footprint; f.Outcome != attest.FootprintWithin || f.Written != 1 {
+		t.Errorf("control, sealed setup: got %+v", f)
+	}
+	b.chosen = true
+	hidden := b.build(t).Derivation
+	if f := hidden.Footprint; f.Outcome != attest.FootprintInconclusive || f.Unopened != 1 || hidden.Verdict != attest.Inconclusive {
+		t.Errorf("name not shown: got %+v, %s", f, hidden.Verdict)
+	}
+	b.names += " /work/by-setup"
+	d := b.build(t).Derivation
+	if f := d.Footprint; f.Outcome != attest.FootprintOutside || f.Written != 2 || len(f.Outside) != 1 || f.Outside[0].Path != "/work/by-setup" {
+		t.Errorf("got %+v", f)
+	}
+	if d.Verdict != attest.Dirty || d.Reasons[0].ID != attest.ReasonFootprint {
+		t.Errorf("got %s, %v", d.Verdict, d.Reasons)
+	}
+	b.allowed = append(b.allowed, "by-setup")
+	if f := b.build(t).Derivation.Footprint; f.Outcome != attest.FootprintWithin || f.Written != 2 {
+		t.Errorf("control, allowed: got %+v", f)
 	}
 }
 

@@ -42,10 +42,18 @@ type Config struct {
 	Compiler func(workspace string) func(m footprint.Compiled, source, pyc []byte) string
 }
 
+// Bounds of the names that a pack shows, which any run can make at will. Beyond them they
+// stay closed: a footprint is then inconclusive, and not a pack that nobody reads.
+var (
+	maxNames     = 1 << 20
+	maxNameBytes = 64 << 20
+)
+
 // A Report says what was collected, for the user. Nothing of it is signed.
 type Report struct {
 	Names    int       // of changed paths that the bundle shows, for a footprint
-	Compiled int       // of them, cached modules that are what their source compiles to
+	Unopened int       // changed paths that are not shown, beyond the bounds
+	Compiled int       // of the names, cached modules that are what their source compiles to
 	Counted  []Counted // cached modules that count as any file, by path
 	Rows     int       // rows that the bundle shows, for a named path
 	Missing  []uint64  // of them, those whose content should be shown and is not kept
@@ -84,7 +92,8 @@ type collector struct {
 	files  *files          // of a set with a footprint, as named is of one that expects something
 	shown  map[string]bool // paths that the pack shows: whether the run changed them
 	named  *attest.Named
-	reply  [32]byte  // digest of the file with the reply
+	file   string    // with the reply, "" for none
+	reply  [32]byte  // digest of it
 	kept   *contents // once something was read
 	check  func(m footprint.Compiled, source, pyc []byte) string
 	out    attest.Openings
@@ -144,8 +153,8 @@ func (x *collector) begin(s *journal.Start) (err error) {
 	if e == nil {
 		return nil
 	}
-	if file := attest.ReplyFile(e, s); file != "" {
-		x.reply = scope.Digest(scope.Key(x.secret.PathKey(), file), file)
+	if x.file = attest.ReplyFile(e, s); x.file != "" {
+		x.reply = scope.Digest(scope.Key(x.secret.PathKey(), x.file), x.file)
 	}
 	x.named = attest.NewNamed(e, s, x.reply)
 	if len(s.Marker) > 0 {
@@ -209,7 +218,7 @@ func (x *collector) changes(chain *journal.Checker, r *journal.Row, d *journal.D
 	default:
 		x.files.row(r, d)
 	}
-	if r.Phase != journal.PhaseAgent || !attest.Changes(r) {
+	if !attest.Bounded(x.Set, r.Phase) || !attest.Changes(r) {
 		return
 	}
 	if d.Path != "" && x.watched(r.Path) {
@@ -239,10 +248,16 @@ func (x *collector) paths(ctx context.Context) error {
 		}
 	}
 	key := x.secret.PathKey()
+	room := maxNameBytes
 	for _, p := range slices.Sorted(maps.Keys(x.shown)) {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		if p != x.file && (x.rep.Names >= maxNames || len(p) > room) {
+			x.rep.Unopened++
+			continue
+		}
+		room -= len(p)
 		o := attest.OpenedPath{Path: p, Key: scope.Key(key, p)}
 		m, module := footprint.ParseCompiled(p)
 		if module && x.shown[p] && !x.allows(policy, p) {

@@ -293,6 +293,49 @@ func TestChangedPaths(t *testing.T) {
 	}
 }
 
+// A run that changes more paths than a pack can name gets a receipt all the same. The reply's name is always there.
+func TestNamesAreBounded(t *testing.T) {
+	names, size := maxNames, maxNameBytes
+	defer func() { maxNames, maxNameBytes = names, size }()
+	for _, c := range []struct {
+		names, size int
+		want        string
+		unopened    int
+	}{{100, 1 << 20, "a b c z", 0}, {4, 1 << 20, "a b c z", 0}, {2, 1 << 20, "a b z", 1}, {100, 0, "z", 3}} {
+		r := record(t, project, func(s *contraband.Set) {
+			s.Scope.Grants = []contraband.Grant{{Path: "/named", Mode: uint8(scope.ReadOne)}}
+			s.Expect = &contraband.Expect{Read: "/named", Template: expect.Placeholder, Reply: expect.File, File: "z"}
+		})
+		r.begin(nil)
+		for _, name := range []string{"c", "a", "b", "z"} {
+			r.write(name, "x")
+		}
+		maxNames, maxNameBytes = c.names, c.size
+		o, rep := r.collect("")
+		if got := r.names(o); got != c.want || rep.Unopened != c.unopened {
+			t.Errorf("at most %d names, %d bytes: got %q, %d not shown, want %q, %d", c.names, c.size, got, rep.Unopened, c.want, c.unopened)
+		}
+	}
+}
+
+// A setup that the runner chose is shown like the agent, a sealed one is not.
+func TestRT58b_SetupByTheRunner(t *testing.T) {
+	for _, c := range []struct {
+		sealed *contraband.Phases
+		want   string
+	}{{nil, "by-setup out.txt"}, {&contraband.Phases{Setup: []string{}, Grade: []string{"grade"}, Reward: journal.RewardExit, Guard: []string{}}, "out.txt"}} {
+		r := record(t, project, func(s *contraband.Set) { s.Phases = c.sealed })
+		r.phase = journal.PhaseSetup
+		r.begin(nil)
+		r.write("by-setup", "x")
+		r.phase = journal.PhaseAgent
+		r.write("out.txt", "x")
+		if o, rep := r.collect(""); r.names(o) != c.want || rep.Names != len(strings.Fields(c.want)) {
+			t.Errorf("sealed phases %v: got %q, want %q", c.sealed, r.names(o), c.want)
+		}
+	}
+}
+
 func TestNothingToShow(t *testing.T) {
 	r := record(t, project, nil)
 	r.begin(nil)
