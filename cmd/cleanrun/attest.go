@@ -54,7 +54,7 @@ is written without proofs.
 
 If the task states a footprint, the bundle shows the name of each path that the run changed. A cached module of Python (.pyc) is said to be what its source
 compiles to if an interpreter on this machine's PATH makes the same bytes of it. Sources that the run did not change are read from the sealed workspace: -workspace
-names it where it is not in the place that the run had it in. If the task names a path to read, the bundle shows the events with it, the reply and the marker.
+names it where it is not in the place that the run had it in. The same bytes then need the same interpreters and workspace too. If the task names a path to read, the bundle shows the events with it, the reply and the marker.
 
 -compact writes the same signed statement with a proof of half a megabyte or so in place of the evidence, which is what all verification otherwise
 needs. verify then says "aggregation trusted". Keep the run folder, or a full bundle: it is what convicts or clears you.`,
@@ -265,6 +265,9 @@ func (r *attestReport) open(root *os.Root, o attestOptions, set *contraband.Set,
 	r.shown = rep.Rows
 	if len(rep.Missing) > 0 && warn != nil {
 		warn("event %d: the reply is not kept any more, so what it reports is not established", rep.Missing[0])
+	}
+	if rep.Unopened > 0 && warn != nil {
+		warn("the run changed more paths than a bundle names: %s stay unnamed, and the footprint is not within", counted(rep.Unopened, "path"))
 	}
 	if n := len(rep.Counted); n > 0 && warn != nil {
 		warn("%s of Python counts as any other file; the first is %s: %s", counted(n, "cached module"), quotePath(rep.Counted[0].Path), rep.Counted[0].Why)
