@@ -74,3 +74,13 @@ func TestFindingIsAReport(t *testing.T) {
 		}
 	}
 }
+
+// TestQuotePath: no name does anything to a terminal, or looks like another.
+func TestQuotePath(t *testing.T) {
+	for p, want := range map[string]string{"/ws/a b": "/ws/a b", "/ws/é漢": "/ws/é漢", "/ws/\x1b[2J": `"/ws/\x1b[2J"`, "/ws/a\nb": `"/ws/a\nb"`,
+		"/ws/\u202etxt.sh": `"/ws/\u202etxt.sh"`, "/ws/a\u200bb": `"/ws/a\u200bb"`, "/ws/\xff": `"/ws/\xff"`, "/ws/\u00a0": `"/ws/\u00a0"`} {
+		if got := quotePath(p); got != want {
+			t.Errorf("%q: got %s, want %s", p, got, want)
+		}
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/cleanrun-dev/cleanrun/contraband"
 	"github.com/cleanrun-dev/cleanrun/internal/cli"
@@ -351,10 +353,11 @@ func eventLine(ev *events, seq uint64) string {
 	return line
 }
 
-// quotePath keeps control characters of a recorded name off the terminal.
+// quotePath keeps what a recorded name could do to a terminal off it: control characters,
+// and marks that turn or hide text.
 func quotePath(p string) string {
 	for _, r := range p {
-		if r < ' ' || r == 0x7f || r == 0xfffd || (r >= 0x80 && r < 0xa0) {
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
 			return fmt.Sprintf("%q", p)
 		}
 	}
