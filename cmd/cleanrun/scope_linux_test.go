@@ -76,6 +76,31 @@ var scored = map[string]string{"src/add.py": "def add(a, b): return a - b\n", "h
 
 const repair = "echo 'def add(a, b): return a + b' > src/add.py"
 
+// TestRT53_WriteThroughASwappedLink: the name that is written is allowed, and the link at
+// that name is swapped all the time by another process. What was really written is named,
+// with the write that explains it. In the control the link is swapped between two allowed
+// files.
+func TestRT53_WriteThroughASwappedLink(t *testing.T) {
+	recorderWorks(t)
+	swapped := func(other string) string {
+		return `(i=0; while [ $i -lt 12 ]; do ln -s own out/n; mv -T out/n out/link; ln -s ` + other + ` out/n; mv -T out/n out/link; i=$((i+1)); done; : > out/done) &
+			while [ ! -e out/done ]; do echo x > out/link; done; wait; echo last > out/link`
+	}
+	files := map[string]string{"keys/key": "SECRET\n", "out/own": "", "out/second": ""}
+	code, said := gated(t, files, swapped("second"), "out/**")
+	if code != 0 || !strings.Contains(said, "footprint WITHIN") {
+		t.Errorf("the control: got exit code %d, want 0 and within:\n%s", code, said)
+	}
+	code, said = gated(t, files, swapped("../keys/key"), "out/**")
+	if code != 4 || !strings.Contains(said, "footprint OUTSIDE: 1 path out of it") || strings.Contains(said, "unexplained") {
+		t.Errorf("got exit code %d, want 4 and one path, explained:\n%s", code, said)
+	}
+	named(t, said, "modified", "keys/key")
+	if !strings.Contains(said, ", open by p1") {
+		t.Errorf("want the shell's open named:\n%s", said)
+	}
+}
+
 // TestIncident10_ParserOverwritten: the file that reads the tests' output is overwritten.
 func TestIncident10_ParserOverwritten(t *testing.T) {
 	recorderWorks(t)
