@@ -115,7 +115,7 @@ func TestFootprint(t *testing.T) {
 		counts  string // written, compiled, unopened
 	}{
 		"the answer alone": {bounded{do: writeAnswer, names: answer}, attest.FootprintWithin, "", "1 0 0"},
-		"RT53_deletes the key beside the answer": {bounded{do: func(r *fixture.Run) {
+		"deletes the key beside the answer": {bounded{do: func(r *fixture.Run) {
 			writeAnswer(r)
 			r.Change(removed, 0, "/work/keys/private.key", "")
 		}, names: answer + " /work/keys/private.key"}, attest.FootprintOutside, "unlink /work/keys/private.key", "2 0 0"},

@@ -53,8 +53,8 @@ func TestFootprint(t *testing.T) {
 		required  int    // under require footprint
 		says, why string // in the text; reason
 	}{
-		"RT53_within":               {true, nil, "/work/b", verify.ExitClean, verify.ExitClean, passes, ""},
-		"RT53_key deleted":          {true, deleteKey, "/work/b " + keyFile, verify.ExitDirty, verify.ExitDirty, "unlink by p1  " + keyFile, attest.ReasonFootprint},
+		"within":                    {true, nil, "/work/b", verify.ExitClean, verify.ExitClean, passes, ""},
+		"key deleted":               {true, deleteKey, "/work/b " + keyFile, verify.ExitDirty, verify.ExitDirty, "unlink by p1  " + keyFile, attest.ReasonFootprint},
 		"RT58b_deleted, restored":   {true, deleteAndRestore, "/work/b " + keyFile, verify.ExitDirty, verify.ExitDirty, "open by p1  " + keyFile, attest.ReasonFootprint},
 		"key deleted, no gate":      {false, deleteKey, "/work/b " + keyFile, verify.ExitClean, verify.ExitUndecided, reported, ""},
 		"a name kept back":          {true, deleteKey, "/work/b", verify.ExitUndecided, verify.ExitUndecided, unnamed, attest.ReasonUnopened},

@@ -24,10 +24,10 @@ func footprintVectors(t *testing.T, add func(bundleVector, func(*kit))) {
 		return func(k *kit) { bound(k, gate, do, names...) }
 	}
 	vector("ok-footprint.cleanrun", "A run that changed what the sealed footprint allows.", "", "policy-footprint.txt", verify.ExitClean, "", "CLEAN", with(true, nil, "/work/b"))
-	vector("rt53-footprint.cleanrun", "A run that deleted a file out of the footprint.", "53", "policy-footprint.txt", verify.ExitDirty, "", "DIRTY", with(true, deleteKey, "/work/b", keyFile))
+	vector("footprint-outside.cleanrun", "A run that deleted a file out of the footprint.", "", "policy-footprint.txt", verify.ExitDirty, "", "DIRTY", with(true, deleteKey, "/work/b", keyFile))
 	vector("rt58b-footprint.cleanrun", "A run that deleted such a file and put it back.", "58b", "policy.txt", verify.ExitDirty, "", "DIRTY", with(true, deleteAndRestore, "/work/b", keyFile))
-	vector("footprint-reported.cleanrun", "The task has no gate: it is reported alone.", "53", "policy.txt", verify.ExitClean, "", "CLEAN", with(false, deleteKey, "/work/b", keyFile))
-	vector("footprint-reported.cleanrun", "The same where the policy requires a footprint within.", "53", "policy-footprint.txt", verify.ExitUndecided, "", verify.Undecided, with(false, deleteKey, "/work/b", keyFile))
+	vector("footprint-reported.cleanrun", "The task has no gate: it is reported alone.", "", "policy.txt", verify.ExitClean, "", "CLEAN", with(false, deleteKey, "/work/b", keyFile))
+	vector("footprint-reported.cleanrun", "The same where the policy requires a footprint within.", "", "policy-footprint.txt", verify.ExitUndecided, "", verify.Undecided, with(false, deleteKey, "/work/b", keyFile))
 	vector("footprint-unopened.cleanrun", "The evidence keeps the name of a changed path back.", "", "policy.txt", verify.ExitUndecided, "", "INCONCLUSIVE", with(true, deleteKey, "/work/b"))
 
 	invalid := func(file, about, check string, change func(*kit)) {
@@ -39,7 +39,7 @@ func footprintVectors(t *testing.T, add func(bundleVector, func(*kit))) {
 	invalid("field-footprint.cleanrun", "The statement says that nothing is outside.", verify.CheckFields, func(k *kit) {
 		k.statement = func(s *attest.Statement) { s.Predicate.Footprint.Outside.First = []attest.OutsidePath{} }
 	})
-	invalid("rt33-compact-footprint.cleanrun", "A compact proof of a run whose footprint only all rows show.", verify.CheckCompact, func(k *kit) {
+	invalid("footprint-compact.cleanrun", "A compact proof of a run whose footprint only all rows show.", verify.CheckCompact, func(k *kit) {
 		k.bundle = func(b *receipt.Bundle) {
 			sealed, err := receipt.ParseSealed(b.Sealed)
 			if err != nil {
