@@ -34,11 +34,14 @@ cross:
 unit:
 	$(GO) test -timeout 20m ./...
 
-# The example benchmark with all its tasks, three trials of each; a log that is
-# killed in 10,000 adds, and one under ten minutes of mixed load; the recorder's
-# tests a second time as an ordinary user and without namespaces, all of them.
+# The example benchmark with all its tasks, three trials of each (in test: six tasks,
+# one trial), and README's with a task in Go; a real go build of a repository and the
+# standard library under it, without namespaces too (in test: of one package); a log
+# that is killed in 10,000 adds (1,000), and one under ten minutes of mixed load (two
+# seconds); 200,000 opens under signals (20,000); the recorder's tests a second time as
+# an ordinary user and without namespaces, all of them (in test: most).
 long: deps
-	CLEANRUN_LONG=1 $(GO) test -timeout 60m -v -run TestExampleBenchmark ./cmd/cleanrun
+	CLEANRUN_LONG=1 $(GO) test -timeout 60m -v -run 'TestExampleBenchmark|TestReadmeBenchmark|HonestPrograms' ./cmd/cleanrun
 	CLEANRUN_LONG=1 $(GO) test -timeout 60m -v -run TestLogServe ./cmd/cleanrun
 	CLEANRUN_LONG=1 $(GO) test -timeout 60m ./sandbox
 
