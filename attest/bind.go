@@ -141,11 +141,23 @@ func bindScope(set *contraband.Set, start *journal.Start) error {
 		}
 		// What a private folder holds is no footprint's business: none may be where
 		// one is stated for.
-		if set.Footprint != nil && r.Class == scope.Private && strings.HasPrefix(r.Path, start.Workspace+"/") {
-			return &Refusal{RefusedScope, fmt.Sprintf("private root %q in the workspace %q", r.Path, start.Workspace), "none there: the sealed set states a footprint", "record the run again with this task"}
+		if set.Footprint != nil && r.Class == scope.Private {
+			if at := bounding(start, r.Path); at != "" {
+				return &Refusal{RefusedScope, fmt.Sprintf("private root %q in %q", r.Path, at), "none there: the sealed set states a footprint", "record the run again with HOME and TMPDIR elsewhere"}
+			}
 		}
 	}
 	return nil
+}
+
+// bounding is the workspace or the granted tree to write around a path, "" for none.
+func bounding(start *journal.Start, path string) string {
+	for _, r := range start.Roots {
+		if (r.Class == scope.Workspace || r.Class == scope.Grant && r.Mode == scope.WriteTree) && strings.HasPrefix(path, r.Path+"/") {
+			return r.Path
+		}
+	}
+	return ""
 }
 
 var modeNames = [...]string{scope.ReadTree: "read-tree", scope.WriteTree: "write-tree", scope.ReadOne: "read-one", scope.WriteOne: "write-one",

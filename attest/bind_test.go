@@ -81,6 +81,9 @@ func TestBindRefuses(t *testing.T) {
 		{name: "a run that planted a file, a task that does not", id: attest.RefusedMarker, start: func(s *journal.Start) { s.Marker = make([]byte, 32) }},
 		{name: "control with a footprint and a private root elsewhere", set: limited, start: func(s *journal.Start) { private(s, "/work2/home") }},
 		{name: "control with a private root in the workspace", start: func(s *journal.Start) { private(s, "/work/home") }},
+		{name: "a private root in a grant where a footprint is stated", id: attest.RefusedScope, set: granting(scope.WriteTree), start: func(s *journal.Start) { private(s, "/srv/data/tmp") }},
+		{name: "control with a private root in a grant that is only read", set: granting(scope.ReadTree), start: func(s *journal.Start) { private(s, "/srv/data/tmp") }},
+		{name: "control with a private root beside a grant", set: granting(scope.WriteTree), start: func(s *journal.Start) { private(s, "/srv/data2/tmp") }},
 		{name: "a private root where a footprint is stated", id: attest.RefusedScope, set: limited, start: func(s *journal.Start) { private(s, "/work/home") }},
 		{name: "no bounded workspace", id: attest.RefusedWorkspace, start: func(s *journal.Start) {
 			s.Roots = slices.DeleteFunc(s.Roots, func(r scope.Root) bool { return r.Path == "/" })
@@ -126,6 +129,14 @@ func TestBindRefuses(t *testing.T) {
 }
 
 func limited(s *contraband.Set) { s.Footprint = &contraband.Footprint{Allowed: []string{"out/**"}} }
+
+// granting limits the run, and grants a tree.
+func granting(m scope.Mode) func(*contraband.Set) {
+	return func(s *contraband.Set) {
+		limited(s)
+		s.Scope.Grants = []contraband.Grant{{Path: "/srv/data", Mode: uint8(m)}}
+	}
+}
 
 // private adds a private folder.
 func private(s *journal.Start, path string) {

@@ -67,10 +67,13 @@ func (p Policy) JudgeWrites(workspace string, touched []Touched) Written {
 			continue
 		}
 		w.Outside = append(w.Outside, i)
-		for d := path.Dir(t.Path); d != "/"; d = path.Dir(d) {
-			if path.Base(d) == cacheFolder {
-				folders[d] = true
+		for at := 0; ; at++ { // a path may have thousands of folders: only those of this name are cut out
+			next := strings.Index(t.Path[at:], "/"+cacheFolder+"/")
+			if next < 0 {
+				break
 			}
+			at += next
+			folders[t.Path[:at+1+len(cacheFolder)]] = true
 		}
 	}
 	for _, i := range caches {
