@@ -90,6 +90,7 @@ type collector struct {
 	start  *journal.Start
 	table  *scope.Table
 	files  *files          // of a set with a footprint, as named is of one that expects something
+	past   versions        // the same
 	shown  map[string]bool // paths that the pack shows: whether the run changed them
 	named  *attest.Named
 	file   string    // with the reply, "" for none
@@ -147,7 +148,7 @@ func (x *collector) begin(s *journal.Start) (err error) {
 		return err
 	}
 	if x.Set.Footprint != nil {
-		x.files = newFiles()
+		x.files, x.past = newFiles(), versions{}
 	}
 	e := x.Set.Expect
 	if e == nil {
@@ -217,6 +218,7 @@ func (x *collector) changes(chain *journal.Checker, r *journal.Row, d *journal.D
 	case scope.System, scope.Toolchain, scope.Kernel: // what stands there never gets a name elsewhere
 	default:
 		x.files.row(r, d)
+		x.past.row(r, d, attest.Bounded(x.Set, r.Phase))
 	}
 	if !attest.Bounded(x.Set, r.Phase) || !attest.Changes(r) {
 		return
@@ -337,31 +339,6 @@ func (x *collector) content(r *journal.Row, raw []byte) ([]byte, error) {
 func (x *collector) allows(p footprint.Policy, name string) bool {
 	rel, ok := below(x.start.Workspace, name)
 	return ok && p.Allows(x.start.Workspace, rel)
-}
-
-// module says why a cached module counts as any file, "" if it does not, and whether it
-// was not there any more when the agent's phase ended.
-func (x *collector) module(m footprint.Compiled) (why string, gone bool) {
-	pyc, there := x.files.at(m.Path, x.start.Workspace, x.kept.base)
-	if !there {
-		return "", true
-	}
-	source, there := x.files.at(m.Source, x.start.Workspace, x.kept.base)
-	if !there {
-		return "there is no source of it", false
-	}
-	var both [2][]byte
-	for i, f := range []content{pyc, source} {
-		b, err := x.kept.read(f)
-		if err != nil {
-			return [...]string{"its content", "its source"}[i] + " is not kept: " + err.Error(), false
-		}
-		both[i] = b
-	}
-	if x.check == nil {
-		x.check = x.Compiler(x.start.Workspace)
-	}
-	return x.check(m, both[1], both[0]), false
 }
 
 // below is name relative to folder.

@@ -154,6 +154,25 @@ func TestRT58e_CachedModules(t *testing.T) {
 			r.write(pyc, "compiled source")
 		}, names: pyc, why: "differs"},
 		"removed again": {run: func(r *recording) { r.write(pyc, "compiled source"); r.op(journal.OpUnlink, pyc) }, names: pyc},
+		"RT58b_poisoned, then made good": {run: func(r *recording) { r.write(pyc, "compiled evil"); r.write(pyc, "compiled source") },
+			names: pyc, why: "for a while it was something else: differs"},
+		"RT58b_poisoned for who opens it": {run: func(r *recording) {
+			o := r.create("allowed/x")
+			r.wrote("allowed/x", o, "compiled evil")
+			r.add(journal.Row{Op: journal.OpRename, Object: o}, journal.Detail{Path: r.name("allowed/x"), Path2: r.name(pyc)})
+			r.store(journal.Row{Op: journal.OpOpen, Dir: journal.DirIn, Origin: journal.OriginRun, Object: o, Flags: journal.FlagRead}, r.name(pyc), "compiled evil")
+			r.write(pyc, "compiled source")
+		}, names: "allowed/x " + pyc, why: "for a while it was something else: differs"},
+		"of the sealed source, then of another": {run: func(r *recording) {
+			r.write(pyc, "compiled source")
+			r.write(py, "new")
+			r.write(pyc, "compiled new")
+		}, names: pyc + "* " + py},
+		"a stale one was there": {run: func(r *recording) {
+			r.objects++
+			r.store(journal.Row{Op: journal.OpOpen, Dir: journal.DirIn, Origin: journal.OriginInput, Object: r.objects, Flags: journal.FlagRead}, r.name(pyc), "compiled old")
+			r.write(pyc, "compiled source")
+		}, names: pyc + "*"},
 		"no source": {run: func(r *recording) { r.op(journal.OpUnlink, py); r.write(pyc, "compiled source") },
 			names: pyc + " " + py, why: "there is no source of it"},
 		"the folder was moved there": {run: func(r *recording) {
