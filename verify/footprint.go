@@ -23,9 +23,9 @@ func (v *verifier) checkFootprint() (string, error) {
 	case f == nil:
 		return "", &undecided{"the sealed set states no footprint, and the policy requires one", "ask the owner to state footprint in task.yaml, or take require " + requireFootprint + " out of the policy"}
 	case f.Outcome == attest.FootprintOutside:
-		return "", &undecided{fmt.Sprintf("footprint: got %s out of it, want none, as the policy requires", plural(f.Outside.Total, "path", "paths")), "look at the paths above; cleanrun explain says who changed them"}
+		return "", &undecided{fmt.Sprintf("got %s out of it, want none, as the policy requires", plural(f.Outside.Total, "path", "paths")), "look at the paths above; cleanrun explain says who changed them"}
 	case f.Outcome != attest.FootprintWithin:
-		return "", &undecided{"footprint: not all that the run changed is known (" + unknown(f) + "), and the policy requires that it is within", "ask the runner to attest the run again with its secret, or to run it again"}
+		return "", &undecided{"not all that the run changed is known (" + unknown(f) + "), and the policy requires that it is within", "ask the runner to attest the run again with its secret, or to run it again"}
 	}
 	return fmt.Sprintf("%s changed, all within", plural(f.Written, "path", "paths")), nil
 }

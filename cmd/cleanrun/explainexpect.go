@@ -55,6 +55,7 @@ func (t *tracer) expectation(r *verify.Report) *explainedExpect {
 
 func (x *explainedExpect) text(b *strings.Builder, ev *events) {
 	fmt.Fprintf(b, "\nnamed path %s: %s\n", quotePath(x.Read), strings.ToUpper(string(x.Result)))
+	shown := map[uint64]bool{} // events whose command line stands there already: many dimensions rest on one
 	for _, d := range x.Dimensions {
 		fmt.Fprintf(b, " %s: %s", d.Name, d.State)
 		if d.Says != "" {
@@ -74,7 +75,8 @@ func (x *explainedExpect) text(b *strings.Builder, ev *events) {
 			list("out of scope", d.Searched)
 		case d.Row != nil:
 			line := eventLine(ev, d.Row.Event)
-			if p := d.Program; p != nil && p.Path != "" {
+			if p := d.Program; p != nil && p.Path != "" && !shown[d.Row.Event] {
+				shown[d.Row.Event] = true
 				line += fmt.Sprintf("  by %s %q", quotePath(p.Path), p.Argv)
 			}
 			fmt.Fprintln(b, line)

@@ -257,7 +257,7 @@ func (x *explainedFootprint) text(b *strings.Builder, ev *events) {
 	if x.Unopened > 0 {
 		fmt.Fprintf(b, ", %s not shown", counted(int(x.Unopened), "name"))
 	}
-	if !x.Gate {
+	if !x.Gate && x.Total > 0 {
 		b.WriteString(", reported only")
 	}
 	b.WriteByte('\n')

@@ -95,7 +95,7 @@ func (v *scopeFlags) run(e *cli.Env) error {
 			return cli.Failf(cli.ExitRunner, "name a new file", "-o %s exists", v.out)
 		}
 	}
-	workspace, err := folderOf(v.workspace)
+	workspace, err := folderOf("-workspace", v.workspace)
 	if err != nil {
 		return err
 	}
@@ -137,6 +137,11 @@ func (v *scopeFlags) run(e *cli.Env) error {
 	res, _, failed := doRun(o, nil, e.Warn)
 	rep := newScopeReport(policy, v.gate)
 	if failed != nil {
+		var not *sandbox.NotExecuted
+		if errors.As(failed, &not) { // what helps with a task is not there without one
+			return cli.Failf(cli.ExitRunner, "CMD starts in the workspace and must be a program, or a script with a #! line, there or in the system; "+
+				"a folder on PATH is shown too", "%w", failed)
+		}
 		if neverRan(failed) {
 			return failed
 		}
@@ -184,16 +189,17 @@ func neverRan(err error) bool {
 	return errors.As(err, &unavailable) || errors.As(err, &refused) || errors.As(err, &not) || errors.As(err, &own)
 }
 
-func folderOf(name string) (string, error) {
+// folderOf is the folder that a flag names, absolute, links resolved.
+func folderOf(option, name string) (string, error) {
 	p, err := filepath.Abs(name)
 	if err == nil {
 		p, err = filepath.EvalSymlinks(p)
 	}
 	if err != nil {
-		return "", err
+		return "", cli.Failf(cli.ExitRunner, "name a folder that is there", "%s %s: %w", option, name, err)
 	}
 	if st, err := os.Stat(p); err != nil || !st.IsDir() {
-		return "", cli.Failf(cli.ExitRunner, "", "%s: got no folder, want one (%v)", name, err)
+		return "", cli.Failf(cli.ExitRunner, "", "%s %s: got no folder, want one (%v)", option, name, err)
 	}
 	return p, nil
 }
@@ -212,6 +218,9 @@ func (v *scopeFlags) recording(workspace string) (string, func(), error) {
 		return "", nil, cli.Failf(cli.ExitRunner, "name a folder outside the workspace with -record", "the recording would be in %s, which is inside the workspace", abs)
 	}
 	if v.record != "" {
+		if _, err := os.Lstat(abs); err == nil {
+			return "", nil, cli.Failf(cli.ExitRunner, "name a new folder", "-record %s exists", v.record)
+		}
 		return abs, func() {}, nil
 	}
 	dir, err := os.MkdirTemp("", "cleanrun-scope-")
@@ -225,7 +234,7 @@ func below(p, folder string) bool {
 
 // watchFolder reads a folder outside the workspace.
 func watchFolder(name, workspace, record string) (w watched, err error) {
-	if w.path, err = folderOf(name); err != nil {
+	if w.path, err = folderOf("-root", name); err != nil {
 		return w, err
 	}
 	switch {
@@ -272,5 +281,12 @@ func (v *scopeFlags) print(e *cli.Env, r *scopeReport) error {
 		return e.PrintJSON(r)
 	}
 	r.text(e.Stderr)
+	if r.Outcome == footprint.Outside && len(r.Roots) > 0 && len(r.Roots[0].Outside) > 0 {
+		next := "with -record FOLDER -o FILE, cleanrun explain FILE says who changed it"
+		if v.out != "" && v.record != "" {
+			next = "cleanrun explain " + quotePath(v.out)
+		}
+		fmt.Fprintf(e.Stderr, " %-12s %s\n", "next", next)
+	}
 	return nil
 }

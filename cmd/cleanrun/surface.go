@@ -136,7 +136,7 @@ func (v *surfaceFlags) ask(e *cli.Env) error {
 			return err
 		}
 		if o, err = surface.Parse(b); err != nil {
-			return cli.Failf(cli.ExitInvalid, "", "%s: %w", v.observation, err)
+			return cli.Failf(cli.ExitInvalid, "give a file that cleanrun surface -o wrote", "%s: %w", v.observation, err)
 		}
 	} else if o, err = v.observe(e, at); err != nil {
 		return err

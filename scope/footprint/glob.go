@@ -2,6 +2,7 @@ package footprint
 
 import (
 	"fmt"
+	"path"
 	"strings"
 )
 
@@ -37,10 +38,22 @@ func ParsePattern(s string) (Pattern, error) {
 	}
 	for _, seg := range p.segments {
 		if seg == "" || seg == "." || seg == ".." {
-			return Pattern{}, fmt.Errorf("pattern %q: got an empty segment, . or .., want a clean path", s)
+			return Pattern{}, fmt.Errorf("pattern %q: got an empty segment, . or .., want a clean path%s", s, cleaner(s))
 		}
 	}
 	return p, nil
+}
+
+// cleaner says what an unclean pattern was probably meant to be, if it can be said.
+func cleaner(s string) string {
+	switch p := path.Clean(s); {
+	case p == "." || p == "/" || p == ".." || strings.HasPrefix(p, "../"):
+		return ""
+	case strings.HasSuffix(s, "/"):
+		return fmt.Sprintf(": %q for the folder and all below it", p+"/**")
+	default:
+		return fmt.Sprintf(": %q", p)
+	}
 }
 
 // String is the pattern as it was written.

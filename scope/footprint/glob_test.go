@@ -2,6 +2,7 @@ package footprint
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -140,4 +141,30 @@ func FuzzPattern(f *testing.F) {
 			t.Fatalf("%q does not come back", pattern)
 		}
 	})
+}
+
+// What an unclean pattern was meant to be is said, and is a pattern; what leads out of the folder is not said.
+func TestUncleanPatterns(t *testing.T) {
+	for bad, want := range map[string]string{"./f": `"f"`, "d/": `"d/**" for the folder and all below it`, "a//b": `"a/b"`, "/srv/./x": `"/srv/x"`, "./d/": `"d/**" for`, "a/../b": `"b"`} {
+		_, err := ParsePattern(bad)
+		if err == nil || !strings.Contains(err.Error(), "want a clean path: "+want) {
+			t.Errorf("%q: got %v, want the hint %s", bad, err, want)
+			continue
+		}
+		hint, err := strconv.QuotedPrefix(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if hint, err = strconv.Unquote(hint); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ParsePattern(hint); err != nil {
+			t.Errorf("%q: the hint is no pattern: %v", bad, err)
+		}
+	}
+	for _, bad := range []string{".", "..", "../x", "a/../../x", "./"} {
+		if _, err := ParsePattern(bad); err == nil || !strings.HasSuffix(err.Error(), "want a clean path") {
+			t.Errorf("%q: got %v, want an error without a hint", bad, err)
+		}
+	}
 }
