@@ -18,6 +18,10 @@ const (
 	maxMessage = 96 << 20 // bytes of one message: base64 of the largest file that is read
 	maxForeign = 10_000   // messages of the server's own while an answer is waited for
 	maxPages   = 100      // of its list of tools
+
+	// answerTime is how long one answer is waited for: a server may be fetched first, and
+	// a large tree takes a while.
+	answerTime = 2 * time.Minute
 )
 
 // tools that a server must offer.
@@ -30,6 +34,7 @@ type Client struct {
 	id     int64
 	name   string // what the server says of itself
 	broken error  // the session cannot go on
+	wait   time.Duration
 }
 
 // message of JSON-RPC 2.0, either way.
@@ -47,7 +52,11 @@ type message struct {
 
 // Dial begins a session over a connection, one message a line.
 func Dial(ctx context.Context, conn io.ReadWriteCloser) (*Client, error) {
-	c := &Client{conn: conn, in: bufio.NewReaderSize(conn, 64<<10)}
+	return dialFor(ctx, conn, answerTime)
+}
+
+func dialFor(ctx context.Context, conn io.ReadWriteCloser, wait time.Duration) (*Client, error) {
+	c := &Client{conn: conn, in: bufio.NewReaderSize(conn, 64<<10), wait: wait}
 	var hello struct {
 		Server struct {
 			Name    string `json:"name"`
@@ -112,12 +121,14 @@ func (c *Client) send(m message) error {
 	return err
 }
 
-// request asks, and waits for the answer. After an error of the session, an
+// request asks, and waits for the answer, wait long at most. After an error of the session, an
 // unexpected answer included, nothing more is asked.
 func (c *Client) request(ctx context.Context, method string, params, result any) error {
 	if c.broken != nil {
 		return c.broken
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.wait, fmt.Errorf("got no answer to %s in %v", method, c.wait))
+	defer cancel()
 	stop := context.AfterFunc(ctx, func() { c.conn.Close() })
 	defer stop()
 	c.id++
@@ -152,7 +163,7 @@ func (c *Client) request(ctx context.Context, method string, params, result any)
 
 func (c *Client) fail(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		err = ctx.Err()
+		err = context.Cause(ctx)
 	}
 	c.broken = err
 	return err

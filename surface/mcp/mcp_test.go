@@ -278,6 +278,33 @@ func TestCancelWhileTheServerIsSilent(t *testing.T) {
 	}
 }
 
+// A server that never answers ends the session, and nothing is concluded from it.
+func TestServerThatNeverAnswers(t *testing.T) {
+	f := fake{"list_directory /r": "[FILE] a", "get_file_info /r/a": info(1, "file"), "read_media_file /r/a": media("x")}
+	for _, silent := range []bool{false, true} {
+		c, err := Dial(context.Background(), serve(func(method, tool, path, id string) []string {
+			if silent && tool != "" {
+				return nil
+			}
+			return f.answer(method, tool, path, id)
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if silent {
+			c.wait = time.Millisecond
+		}
+		r, o := ask(t, &Source{c, "/r"}, exact("a"), "y", surface.Scope{})
+		if !silent {
+			want(t, "control", r, surface.False)
+			continue
+		}
+		if r.Outcome != surface.Undetermined || o.Acquisition != surface.Failed || c.broken == nil || !strings.Contains(c.broken.Error(), "got no answer to tools/call in 1ms") {
+			t.Errorf("got %v, %v, %v", r.Outcome, o.Acquisition, c.broken)
+		}
+	}
+}
+
 func TestParseInfo(t *testing.T) {
 	if i, err := parseInfo(info(5, "file")); err != nil || i.size != 5 || !i.file || i.dir || i.modified == nil || *i.modified != 1000e9 {
 		t.Errorf("got %+v %v", i, err)
