@@ -79,6 +79,12 @@ func TestRT58b_WrittenAndRestored(t *testing.T) {
 	}
 	same(t, "allowed", outside(Judge(policy(t, "out/**", "key", "conftest.py"), ev)))
 
+	// What is named is who wrote, not who set the times behind it.
+	ev.Writes = []Write{{Op: "utime", Path: "key", Times: true, Event: 1}, {Op: "open", Path: "key", Event: 2}, {Op: "utime", Path: "key", Times: true, Event: 3, Process: 9}}
+	if r := Judge(policy(t, "out/**"), ev); len(r.Outside) != 1 || r.Outside[0].Event == nil || *r.Outside[0].Event != 2 || r.Outside[0].Op != "open" {
+		t.Errorf("times behind a write: got %+v", r.Outside)
+	}
+
 	// Through a second name in the footprint, also one that was renamed.
 	for _, writes := range [][]Write{
 		{{Op: "link", Path: "out/l", Of: "key"}, {Op: "open", Path: "out/l"}},

@@ -8,7 +8,7 @@ import (
 // A trail follows the journaled writes by name. What is written to a file by one of its
 // hard links is written to all names that it had.
 type trail struct {
-	last    map[string]*Write // the last write of each path
+	last    map[string]*Write // the last write of each path; if only times were set, the last of those
 	written map[string]bool   // more than its times
 	moved   map[string]*Write // by rename: what is below moved too
 	file    map[string]int    // of names that are links of one file
@@ -24,7 +24,9 @@ func newTrail(writes []Write) *trail {
 }
 
 func (t *trail) note(p string, w *Write) {
-	t.last[p] = w
+	if !w.Times || !t.written[p] { // times that are set after a write do not say who wrote
+		t.last[p] = w
+	}
 	t.written[p] = t.written[p] || !w.Times
 }
 
