@@ -51,7 +51,7 @@ func (n *Named) facts(ev *Evidence) expect.Facts {
 	}
 	for _, seq := range n.opens {
 		o := expect.Open{Event: seq, Read: n.reads[seq]}
-		if row, ok := ev.named.rows[seq]; ok && len(row.detail.SHA256) == 32 {
+		if row, ok := ev.named.rows[seq]; ok && len(row.detail.SHA256) == 32 && !n.hidden[seq] {
 			o.Shown, o.SHA256 = true, [32]byte(row.detail.SHA256)
 		}
 		f.Opens = append(f.Opens, o)

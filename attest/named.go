@@ -25,6 +25,7 @@ type Named struct {
 	dirs   []tree   // by number
 	opens  []uint64 // rows that give what stands at the path, up to maxNamedOpens
 	reads  map[uint64]bool
+	hidden map[uint64]bool // of them, those whose content the rows give without its secrets
 	more   bool
 	above  map[[32]byte]bool // digests of folders above the path
 	change uint64
@@ -65,7 +66,7 @@ func ReplyFile(e *contraband.Expect, start *journal.Start) string {
 // NewNamed waits for row 0. file is scope.Digest of ReplyFile, or zero if that is not
 // known: what it holds is then not found.
 func NewNamed(e *contraband.Expect, start *journal.Start, file [32]byte) *Named {
-	n := &Named{spec: e, reads: map[uint64]bool{}, above: map[[32]byte]bool{}, dirs: []tree{{}}}
+	n := &Named{spec: e, reads: map[uint64]bool{}, hidden: map[uint64]bool{}, above: map[[32]byte]bool{}, dirs: []tree{{}}}
 	for _, r := range start.Roots {
 		switch r.Path {
 		case "/":
@@ -130,6 +131,9 @@ func (n *Named) named(r *journal.Row) {
 		return
 	}
 	n.opens = append(n.opens, r.Seq)
+	if r.Flags&journal.FlagRemoved != 0 {
+		n.hidden[r.Seq] = true
+	}
 	if r.Op == journal.OpOpen && r.Flags&journal.FlagRead != 0 {
 		n.reads[r.Seq] = true
 	}
@@ -152,7 +156,7 @@ func moves(r *journal.Row) bool {
 }
 
 func (s *stdoutRows) add(r *journal.Row) {
-	if r.Flags&journal.FlagUnreadable != 0 {
+	if r.Flags&(journal.FlagUnreadable|journal.FlagRemoved) != 0 {
 		s.unreadable = true
 		return
 	}

@@ -52,6 +52,16 @@ func TestNamedPath(t *testing.T) {
 			r.stdout(namedReply())
 			r.Add(journal.Row{Op: journal.OpStdout, Flags: journal.FlagUnreadable}, journal.Detail{}, nil)
 		}, "not-established: marker-reported reply-unreadable, line-reported reply-unreadable"},
+		// With a pattern for secrets, guesses would be taken out of the reply, or the marker.
+		{"output with secrets removed", "stdout", func(r *namedRun) {
+			r.planted()
+			r.put(journal.Row{Op: journal.OpStdout, Dir: journal.DirOut, Origin: journal.OriginRun, Flags: journal.FlagRemoved}, "", "", "*******************")
+			r.stdout(namedReply())
+		}, "not-established: marker-reported reply-unreadable, line-reported reply-unreadable"},
+		{"the text with secrets removed", "stdout", func(r *namedRun) {
+			r.put(journal.Row{Op: journal.OpOpen, Dir: journal.DirIn, Origin: journal.OriginInput, Flags: journal.FlagRead | journal.FlagRemoved, Object: 78}, namedPath, "", "***")
+			r.stdout(namedReply())
+		}, "not-established: path-read open-unopened, path-unchanged open-unopened"},
 		{"a folder listed beside it", "stdout", func(r *namedRun) {
 			r.planted()
 			r.Add(journal.Row{Op: journal.OpOpen, Flags: journal.FlagRead | journal.FlagDirectory}, journal.Detail{Path: "/srv/skills/health"}, nil)

@@ -75,7 +75,7 @@ func (f *replyFile) wrote(r *journal.Row) {
 	case r.Op == journal.OpWrote:
 		v := version{seq: r.Seq, size: r.Size}
 		switch {
-		case r.Flags&(journal.FlagUnreadable|journal.FlagUnstable) != 0:
+		case r.Flags&(journal.FlagUnreadable|journal.FlagUnstable|journal.FlagRemoved) != 0:
 			v.flaw = expect.WhyUnreadable
 		case r.Flags&journal.FlagLive != 0:
 			v.flaw = expect.WhyMoved
