@@ -57,6 +57,9 @@ func (r *Report) footprint(b *strings.Builder) {
 	case f.Outcome == attest.FootprintInconclusive:
 		text += "; " + unknown(f)
 	}
+	if f.Compiled > 0 { // shown without -v: nothing in the bundle proves it
+		text += "; " + plural(f.Compiled, "cached module", "cached modules") + " left out on the runner's word"
+	}
 	fmt.Fprintf(b, " %-11s %s\n", "footprint", printable(text))
 	for i, o := range f.Outside.First {
 		if i == maxOutside {

@@ -61,6 +61,8 @@ func TestFootprint(t *testing.T) {
 		"a name kept back, no gate": {false, deleteKey, "/work/b", verify.ExitClean, verify.ExitUndecided, unnamed, ""},
 		"a cached module": {true, cache, "/work/b,/work/__pycache__,/work/__pycache__/m.cpython-312.pyc compiled", verify.ExitClean, verify.ExitClean,
 			"the sources of 1 cached module of Python, which the footprint leaves out", ""},
+		"RT58e_a cached module, beside the outcome": {true, cache, "/work/b,/work/__pycache__,/work/__pycache__/m.cpython-312.pyc compiled", verify.ExitClean, verify.ExitClean,
+			"within: 3 paths changed; 1 cached module left out on the runner's word", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newKit()
