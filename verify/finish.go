@@ -44,6 +44,11 @@ func (v *verifier) decide() {
 	r.Verdict, r.Exit = Undecided, ExitUndecided
 	if v.open != nil {
 		v.note("%s: %s", v.open.ID, v.open.Detail)
+		for i := range r.Checks { // a footprint is not all that a policy may require
+			if c := &r.Checks[i]; c.Status == Open && c.ID == CheckExpect && c.ID != v.open.ID {
+				v.note("%s: %s", c.ID, c.Detail)
+			}
+		}
 		return
 	}
 	if v.runner == nil || v.owner == nil || v.selfSealed() || v.derived == nil {

@@ -135,8 +135,13 @@ func TestNothingExpected(t *testing.T) {
 	if err != nil || !policy.Expect {
 		t.Fatalf("got %+v, %v", policy, err)
 	}
-	if r := verify.Verify(data, policy, now); r.Exit != verify.ExitUndecided || !strings.Contains(r.Text("x"), "expects nothing of a named path") {
+	if r := verify.Verify(data, policy, now); r.Exit != verify.ExitUndecided || len(r.Notes) != 1 || !strings.Contains(r.Text("x"), "expects nothing of a named path") {
 		t.Errorf("got %s", r.Text("x"))
+	}
+	policy.Footprint = true // both are said
+	r := verify.Verify(data, policy, now)
+	if r.Exit != verify.ExitUndecided || len(r.Notes) != 2 || !strings.HasPrefix(r.Notes[0], "footprint: ") || !strings.HasPrefix(r.Notes[1], "named-path: ") {
+		t.Errorf("got notes %q", r.Notes)
 	}
 }
 
