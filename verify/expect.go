@@ -2,17 +2,21 @@ package verify
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/expect"
 )
 
+// unrequired is why the check of a named path is skipped: what the run did is reported alone.
+const unrequired = "nothing is required of a named path"
+
 // checkExpect asks for what the policy requires of a named path. A run that missed it
 // is no forgery: the result is undecided, whatever its verdict.
 func (v *verifier) checkExpect() (string, error) {
 	if v.policy == nil || !v.policy.Expect {
-		return "", skipped("nothing is required of a named path")
+		return "", skipped(unrequired)
 	}
 	if v.composed == nil {
 		return "", &undecided{"nothing is derived that shows what was done with a named path", "ask the runner for the bundle with its evidence"}
@@ -44,7 +48,11 @@ func (r *Report) namedPath(b *strings.Builder) {
 	if r.Expect == nil {
 		return
 	}
-	fmt.Fprintf(b, " %-11s %s\n", "named path", printable(fmt.Sprintf("%s  %s", r.Expect.Outcome, r.NamedPath)))
+	line := fmt.Sprintf("%s  %s", r.Expect.Outcome, r.NamedPath)
+	if r.Expect.Outcome != expect.Passed && slices.ContainsFunc(r.Checks, func(c Check) bool { return c.ID == CheckExpect && c.Detail == unrequired }) {
+		line += " (reported; no policy requires it)"
+	}
+	fmt.Fprintf(b, " %-11s %s\n", "named path", printable(line))
 	for _, d := range r.Expect.Dimensions {
 		line := fmt.Sprintf("%-22s %s", d.Name, d.State)
 		if d.Event > 0 {

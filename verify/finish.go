@@ -117,6 +117,9 @@ func (v *verifier) why() {
 			row, _ := v.evidence.Row(reason.Event)
 			w.What = describeRow(row)
 		}
+		if reason.ID == attest.ReasonFootprint {
+			w.Detail += "; this event is the first" // the statement names the last of each path
+		}
 		v.report.Why = append(v.report.Why, w)
 	}
 	slices.SortStableFunc(v.report.Why, func(a, b Why) int {

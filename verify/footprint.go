@@ -65,7 +65,7 @@ func (r *Report) footprint(b *strings.Builder) {
 		if i == maxOutside {
 			break
 		}
-		fmt.Fprintf(b, "   %s\n", printable(fmt.Sprintf("event %d  %s by p%d  %s", o.Event, o.Op, o.Process, o.Path)))
+		fmt.Fprintf(b, "   %s\n", printable(fmt.Sprintf("last event %d  %s by p%d  %s", o.Event, o.Op, o.Process, o.Path)))
 	}
 	if n := f.Outside.Total - uint64(min(len(f.Outside.First), maxOutside)); n > 0 {
 		fmt.Fprintf(b, "   and %s\n", plural(n, "other", "others"))

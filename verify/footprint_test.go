@@ -73,6 +73,13 @@ func TestFootprint(t *testing.T) {
 			if r.Exit != c.exit || !strings.Contains(text, strings.Join(strings.Fields(c.says), " ")) {
 				t.Errorf("got exit %d, want %d and %q\n%s", r.Exit, c.exit, c.says, r.Text("x"))
 			}
+			if c.why == attest.ReasonFootprint { // first and last change are told apart, and the overview has both
+				for _, want := range []string{"; this event is the first [footprint]", " last event ", "next cleanrun explain x\n"} {
+					if !strings.Contains(strings.ReplaceAll(r.Text("x"), "next        ", "next "), want) {
+						t.Errorf("got no %q in\n%s", want, r.Text("x"))
+					}
+				}
+			}
 			if got := slices.ContainsFunc(r.Why, func(w verify.Why) bool { return w.Reason == c.why && w.Event > 0 }); got != (c.why != "") {
 				t.Errorf("got reasons %+v, want %q", r.Why, c.why)
 			}

@@ -104,9 +104,13 @@ func TestNamedPath(t *testing.T) {
 			if !strings.Contains(strings.Join(r.Asserted, "\n"), "that nobody told the run its marker") {
 				t.Errorf("asserted: got %q", r.Asserted)
 			}
+			const reported = "(reported; no policy requires it)"
+			if got, want := strings.Contains(r.Text("x"), reported), r.Expect.Outcome != expect.Passed; got != want {
+				t.Errorf("got %q %v, want %v\n%s", reported, got, want, r.Text("x"))
+			}
 			policy := k.policy()
 			policy.Expect = true
-			if got := verify.Verify(data, policy, now); got.Exit != c.required {
+			if got := verify.Verify(data, policy, now); got.Exit != c.required || strings.Contains(got.Text("x"), reported) {
 				t.Errorf("required: got exit %d, want %d\n%s", got.Exit, c.required, got.Text("x"))
 			}
 			if got := verify.NewSession(policy, now).Check(data); got.Exit != c.required {

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -201,6 +202,9 @@ func wrap(s string) (lines []string) {
 func (r *Report) next(file string) string {
 	for _, w := range r.Why {
 		if w.Event > 0 {
+			if w.Reason == attest.ReasonFootprint && !slices.ContainsFunc(r.Why, func(o Why) bool { return o.Event > 0 && o.Reason != w.Reason }) {
+				return "cleanrun explain " + file // its overview has who changed each path; a footprint has no compact proof
+			}
 			if r.Checked != nil && r.Checked.Rederived == RederivedCompact {
 				return "ask the runner for the bundle with its evidence, which cleanrun explain reads"
 			}
