@@ -326,6 +326,6 @@ func (o *explained) text(b *strings.Builder, ev *events) {
 		}
 	}
 	if o.readBefore != nil {
-		o.readBefore.text(b, ev)
+		o.readBefore.text(b, ev, "")
 	}
 }

@@ -84,3 +84,22 @@ func TestQuotePath(t *testing.T) {
 		}
 	}
 }
+
+// TestByProcess: what one process changed under one program stands together, and nothing else.
+func TestByProcess(t *testing.T) {
+	at := func(path string, event uint64, process uint32, program uint64) traced {
+		return traced{Path: path, Event: &eventJSON{Event: event, Process: process}, Program: &eventJSON{Event: program}}
+	}
+	list := []traced{at("a", 9, 1, 2), at("b", 8, 3, 4), {Path: "c"}, at("d", 5, 1, 2), {Path: "e"}, at("f", 7, 1, 6), at("g", 12, 3, 4), at("h", 13, 5, 4)}
+	var got []string
+	for _, group := range byProcess(list) {
+		names := ""
+		for _, x := range group {
+			names += x.Path
+		}
+		got = append(got, names)
+	}
+	if want := []string{"ad", "bg", "c", "e", "f", "h"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

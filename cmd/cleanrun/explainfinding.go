@@ -261,9 +261,7 @@ func (x *explainedFootprint) text(b *strings.Builder, ev *events) {
 		b.WriteString(", reported only")
 	}
 	b.WriteByte('\n')
-	for i := range x.Paths {
-		x.Paths[i].text(b, ev)
-	}
+	tracedText(b, ev, x.Paths)
 	if more := x.Total - uint64(len(x.Paths)); more > 0 {
 		fmt.Fprintf(b, "\n and %s; cleanrun explain -path, of the run folder, explains one\n", counted(int(more), "more path"))
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -144,50 +145,124 @@ func (t *tracer) changed(seq uint64, path string, ref *journal.PathRef) bool {
 
 // text prints it.
 func (x *traced) text(b *strings.Builder, ev *events) {
-	fmt.Fprintf(b, "\n%s", quotePath(x.Path))
+	b.WriteByte('\n')
+	x.named(b)
+	if x.Event == nil {
+		return
+	}
+	x.changed(b, x.program())
+	eventList(b, ev, "how its process came to be", x.Started)
+	x.history(b, ev)
+	x.readBefore.text(b, ev, "")
+}
+
+// named is the path and what the finding says of it.
+func (x *traced) named(b *strings.Builder) {
+	b.WriteString(quotePath(x.Path))
 	if x.Says != "" {
 		fmt.Fprintf(b, "  %s", printable(x.Says))
 	}
 	b.WriteByte('\n')
-	if x.Event == nil {
-		return
-	}
-	fmt.Fprintf(b, "  event %d, %s after the start, phase %s: %s by process %d", x.Event.Event, time.Duration(x.Event.Nanos).Round(time.Millisecond), x.Event.Phase, x.Event.Op, x.Event.Process)
-	if p := x.Program; p != nil {
-		if p.Path != "" {
-			fmt.Fprintf(b, ", %s", quotePath(p.Path))
-		} else {
-			fmt.Fprintf(b, ", whose program is that of event %d", p.Event)
-		}
-		if len(p.Argv) > 0 {
-			fmt.Fprintf(b, " %q", p.Argv)
-		}
-	}
-	b.WriteByte('\n')
-	part := func(title string, list []eventJSON) {
-		if len(list) == 0 {
-			return
-		}
-		fmt.Fprintf(b, " %s\n", title)
-		for _, e := range list {
-			fmt.Fprintln(b, eventLine(ev, e.Event))
-		}
-	}
-	part("how its process came to be", x.Started)
-	title := "all that changed it"
-	if x.Earlier > 0 {
-		title = fmt.Sprintf("what changed it, after %d earlier changes", x.Earlier)
-	}
-	part(title, x.Changes)
-	x.readBefore.text(b, ev)
 }
 
-func (x *readBefore) text(b *strings.Builder, ev *events) {
-	if len(x.Read)+x.System == 0 {
-		b.WriteString(" nothing had been read before\n")
+// changed is the change that is explained.
+func (x *traced) changed(b *strings.Builder, program string) {
+	fmt.Fprintf(b, "  event %d, %s after the start, phase %s: %s by process %d%s\n", x.Event.Event, time.Duration(x.Event.Nanos).Round(time.Millisecond), x.Event.Phase, x.Event.Op, x.Event.Process, program)
+}
+
+// program is what the process executed then, after a comma.
+func (x *traced) program() (s string) {
+	p := x.Program
+	switch {
+	case p == nil:
+		return ""
+	case p.Path != "":
+		s = ", " + quotePath(p.Path)
+	default:
+		s = fmt.Sprintf(", whose program is that of event %d", p.Event)
+	}
+	if len(p.Argv) > 0 {
+		s += fmt.Sprintf(" %q", p.Argv)
+	}
+	return s
+}
+
+// history is all that changed the path.
+func (x *traced) history(b *strings.Builder, ev *events) {
+	title := "all that changed it"
+	if x.Earlier > 0 {
+		title = fmt.Sprintf("what changed it, after %s", counted(x.Earlier, "earlier change"))
+	}
+	eventList(b, ev, title, x.Changes)
+}
+
+func eventList(b *strings.Builder, ev *events, title string, list []eventJSON) {
+	if len(list) == 0 {
 		return
 	}
-	title := "what had been read before, newest last"
+	fmt.Fprintf(b, " %s\n", title)
+	for _, e := range list {
+		fmt.Fprintln(b, eventLine(ev, e.Event))
+	}
+}
+
+// tracedText prints many. What led to a process, and what had been read before, stands
+// once above all paths that it changed.
+func tracedText(b *strings.Builder, ev *events, list []traced) {
+	for _, group := range byProcess(list) {
+		if len(group) == 1 {
+			group[0].text(b, ev)
+			continue
+		}
+		last := slices.MaxFunc(group, func(x, y *traced) int { return cmp.Compare(x.Event.Event, y.Event.Event) })
+		fmt.Fprintf(b, "\n%s changed by process %d%s\n", counted(len(group), "path"), last.Event.Process, last.program())
+		eventList(b, ev, "how this process came to be", last.Started)
+		last.readBefore.text(b, ev, fmt.Sprintf(" event %d, the last of them", last.Event.Event))
+		for _, x := range group {
+			x.named(b)
+			x.changed(b, "")
+			if len(x.Changes) > 1 { // a single one was just named
+				x.history(b, ev)
+			}
+		}
+	}
+}
+
+// byProcess puts together what one process changed while it executed one program. Both
+// the groups and their members keep their order. What no row explains stands alone.
+func byProcess(list []traced) (groups [][]*traced) {
+	type by struct {
+		process uint32
+		program uint64
+	}
+	place := map[by]int{}
+	for i := range list {
+		x := &list[i]
+		if x.Event == nil {
+			groups = append(groups, []*traced{x})
+			continue
+		}
+		key := by{process: x.Event.Process}
+		if x.Program != nil {
+			key.program = x.Program.Event
+		}
+		at, ok := place[key]
+		if !ok {
+			at = len(groups)
+			place[key], groups = at, append(groups, nil)
+		}
+		groups[at] = append(groups[at], x)
+	}
+	return groups
+}
+
+// text prints it; event, which may be "", says before which one.
+func (x *readBefore) text(b *strings.Builder, ev *events, event string) {
+	if len(x.Read)+x.System == 0 {
+		fmt.Fprintf(b, " nothing had been read before%s\n", event)
+		return
+	}
+	title := "what had been read before" + event + ", newest last"
 	if x.More {
 		title += "; there is more"
 	}
