@@ -3,7 +3,7 @@
 //
 // Limits. Only what CPython 3 caches under __pycache__ is compared, and only with an
 // interpreter of the same version that lies outside of all folders that the run could
-// change. Where another build of it writes other bytes, an honest module does not compare
+// change. Where another build of it writes other code, an honest module does not compare
 // equal. The interpreter reads hostile source: it compiles it and executes nothing of it.
 package compiled
 
@@ -83,7 +83,7 @@ func (c *Checker) Check(m footprint.Compiled, source, pyc []byte) string {
 	return c.compare(m, m.Source, source, pyc)
 }
 
-// compileScript compiles the module on its standard input and compares bytes. It executes
+// compileScript compiles the module on its standard input and writes its code. It executes
 // nothing of it, takes 2 GiB at most, and loads no file but those of the interpreter: -I and -S leave out the
 // environment, the user's folder, the current folder and all .pth files.
 const compileScript = `import sys, json, base64, marshal, importlib.util
@@ -99,8 +99,11 @@ b = base64.b64decode(q["compiled"])
 if b[:4] != importlib.util.MAGIC_NUMBER:
     sys.exit("magic")
 c = compile(base64.b64decode(q["source"]), q["path"], "exec", dont_inherit=True, optimize=q["optimize"])
-sys.exit(0 if marshal.dumps(c) == b[16:] else "differs")
+sys.stdout.buffer.write(marshal.dumps(c))
 `
+
+// headerSize is the length of what stands before the code (PEP 552), which CheckHeader read.
+const headerSize = 16
 
 // compileTime bounds one compilation, allTime those of a run.
 const (
@@ -133,30 +136,31 @@ func (c *Checker) compare(m footprint.Compiled, path string, source, pyc []byte)
 		return "its source was not compiled: the time for that was over"
 	}
 	began := time.Now()
-	said, err := ask(python, string(question))
+	code, said, err := ask(python, string(question))
 	c.spent += time.Since(began)
 	switch {
 	case err == nil:
+		if err := sameCode(code, pyc[headerSize:], minor); err != nil {
+			return "it is not what its source compiles to: " + err.Error()
+		}
 		return ""
 	case said == "magic":
 		return "it was made by another version of Python"
-	case said == "differs":
-		return "it is not what its source compiles to"
 	}
 	return "its source does not compile"
 }
 
 // ask runs the script and returns the last line of what it said.
-func ask(python, question string) (string, error) {
+func ask(python, question string) (code []byte, said string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), compileTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, python, "-I", "-S", "-B", "-c", compileScript)
 	cmd.Dir, cmd.Env = filepath.VolumeName(python)+string(filepath.Separator), []string{"PATH=" + filepath.Dir(python)}
-	var stderr bytes.Buffer
-	cmd.Stdin, cmd.Stderr = strings.NewReader(question), &stderr
-	err := cmd.Run()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(question), &stdout, &stderr
+	err = cmd.Run()
 	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
-	return lines[len(lines)-1], err
+	return stdout.Bytes(), lines[len(lines)-1], err
 }
 
 // find looks the interpreter up on PATH.
@@ -168,7 +172,7 @@ func (c *Checker) find(minor int) string {
 				continue
 			}
 			empty := fmt.Sprintf(`{"minor": %d, "compiled": ""}`, minor)
-			if said, err := ask(at, empty); err != nil && said == "magic" {
+			if _, said, err := ask(at, empty); err != nil && said == "magic" {
 				return at
 			}
 		}

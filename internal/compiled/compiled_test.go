@@ -118,8 +118,9 @@ func TestCheck(t *testing.T) {
 	if got := c.CheckIn(root, dir, m); got != "" {
 		t.Errorf("in the folder: %s", got)
 	}
-	if got := c.CheckIn(root, "/elsewhere", m); got != "it is not what its source compiles to" {
-		t.Errorf("under another path: got %q", got)
+	// The import system replaces the name that the module holds.
+	if got := c.CheckIn(root, "/elsewhere", m); got != "" {
+		t.Errorf("under another path: %s", got)
 	}
 	long := time.Unix(1e9, 0)
 	if err := os.Chtimes(filepath.Join(dir, "m.py"), long, long); err != nil {
