@@ -10,7 +10,7 @@ import (
 // checkFootprint asks for what the policy requires of the footprint. A run that left it
 // is no forgery: the result is undecided, unless it is DIRTY anyway.
 func (v *verifier) checkFootprint() (string, error) {
-	if v.policy == nil || !v.policy.Footprint {
+	if v.policy == nil || !v.policy.Footprint && !v.policy.FootprintObserved {
 		return "", skipped("nothing is required of the footprint")
 	}
 	if v.composed == nil {
@@ -21,11 +21,14 @@ func (v *verifier) checkFootprint() (string, error) {
 	case v.derived.Verdict == attest.Dirty:
 		return "", skipped("the run is DIRTY whatever it changed")
 	case f == nil:
-		return "", &undecided{"the sealed set states no footprint, and the policy requires one", "ask the owner to state footprint in task.yaml, or take require " + requireFootprint + " out of the policy"}
+		return "", &undecided{"the sealed set states no footprint, and the policy requires one", "ask the owner to state footprint in task.yaml, or take the requirement out of the policy"}
 	case f.Outcome == attest.FootprintOutside:
 		return "", &undecided{fmt.Sprintf("got %s out of it, want none, as the policy requires", plural(f.Outside.Total, "path", "paths")), "look at the paths above; cleanrun explain says who changed them"}
 	case f.Outcome != attest.FootprintWithin:
 		return "", &undecided{"not all that the run changed is known (" + unknown(f) + "), and the policy requires that it is within", "ask the runner to attest the run again with its secret, or to run it again"}
+	case v.policy.FootprintObserved && f.Compiled > 0:
+		return "", &undecided{fmt.Sprintf("%s left out on the runner's word, and the policy requires that all is observed", plural(f.Compiled, "cached module of Python is", "cached modules of Python are")),
+			"ask the runner to run it with PYTHONDONTWRITEBYTECODE=1"}
 	}
 	return fmt.Sprintf("%s changed, all within", plural(f.Written, "path", "paths")), nil
 }

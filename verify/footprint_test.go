@@ -89,6 +89,18 @@ func TestFootprint(t *testing.T) {
 			if required.Exit != c.required {
 				t.Errorf("required: got exit %d, want %d\n%s", required.Exit, c.required, required.Text("x"))
 			}
+			// On the runner's word is not observed.
+			policy = k.policy()
+			policy.FootprintObserved = true
+			want, word := c.required, strings.Contains(c.names, " compiled")
+			if word {
+				want = verify.ExitUndecided
+			}
+			if got := verify.Verify(data, policy, now); got.Exit != want || word != strings.Contains(got.Text("x"), "1 cached module of Python is left out on the runner's word, and the policy") {
+				t.Errorf("observed: got exit %d, want %d\n%s", got.Exit, want, got.Text("x"))
+			}
+			policy = k.policy()
+			policy.Footprint = true
 			if got := verify.NewSession(policy, now).Check(data); got.Exit != c.required {
 				t.Errorf("session: got exit %d, want %d", got.Exit, c.required)
 			}
@@ -104,8 +116,8 @@ func TestFootprint(t *testing.T) {
 	if r := verify.Verify(data, k.policy(), now); r.Exit != verify.ExitClean || r.Footprint != nil || strings.Contains(r.Text("x"), "footprint") {
 		t.Errorf("got %s", r.Text("x"))
 	}
-	policy, err := verify.ParsePolicy([]byte("owner " + k.owner.public.String() + "\nrunner " + k.runner.public.String() + "\nrequire footprint\n"))
-	if err != nil || !policy.Footprint {
+	policy, err := verify.ParsePolicy([]byte("owner " + k.owner.public.String() + "\nrunner " + k.runner.public.String() + "\nrequire footprint\nrequire footprint-observed\n"))
+	if err != nil || !policy.Footprint || !policy.FootprintObserved {
 		t.Fatalf("got %+v, %v", policy, err)
 	}
 	r := verify.Verify(data, policy, now)

@@ -34,6 +34,9 @@ type Policy struct {
 	// Footprint demands that the sealed set states a footprint, and that what the run
 	// changed is within.
 	Footprint bool
+	// FootprintObserved demands the same, and that nothing was left out on the runner's
+	// word.
+	FootprintObserved bool
 	// Expect demands that the sealed set expects something of a named path, and that
 	// the run passed it.
 	Expect bool
@@ -62,6 +65,7 @@ const (
 	requireRate      = "infrastructure-rate"
 	requireExpect    = "expect"
 	requireFootprint = "footprint"
+	requireObserved  = "footprint-observed"
 	requirePeriod    = "period"
 	requireInterval  = "checkpoint-interval"
 	requireFreshness = "freshness"
@@ -194,7 +198,8 @@ func key(keys *[]receipt.PublicKey, words []string) *PolicyError {
 // require reads what stands behind the word require: a requirement, and its value
 // if it has one.
 func (p *reader) require(words []string) *PolicyError {
-	flags := map[string]*bool{requireFull: &p.FullEvidence, requireSecond: &p.SecondSignature, requireExpect: &p.Expect, requireFootprint: &p.Footprint}
+	flags := map[string]*bool{requireFull: &p.FullEvidence, requireSecond: &p.SecondSignature, requireExpect: &p.Expect, requireFootprint: &p.Footprint,
+		requireObserved: &p.FootprintObserved}
 	values := map[string]func(string) *PolicyError{
 		requireRate:      func(v string) *PolicyError { return percent(&p.InfrastructureRate, v) },
 		requirePeriod:    func(v string) *PolicyError { p.Period = v; return nil },
