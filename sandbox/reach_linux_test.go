@@ -117,7 +117,7 @@ nice -n 3 sh -c 'echo nice'
 python3 -c '
 import subprocess, os, signal
 p = subprocess.Popen(["sleep", "60"], start_new_session=True)
-os.sched_setaffinity(p.pid, os.sched_getaffinity(0)); os.setpriority(os.PRIO_PROCESS, p.pid, 3)
+os.sched_setaffinity(p.pid, os.sched_getaffinity(0)); os.setpriority(os.PRIO_PROCESS, p.pid, min(19, os.getpriority(os.PRIO_PROCESS, p.pid) + 3))
 os.killpg(p.pid, signal.SIGSTOP); os.killpg(p.pid, signal.SIGCONT); p.terminate(); print("python", p.wait())
 try: subprocess.run(["sleep", "60"], timeout=0.2)
 except subprocess.TimeoutExpired: print("expired")
