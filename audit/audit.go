@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/expect"
 	"github.com/cleanrun-dev/cleanrun/submission"
 	"github.com/cleanrun-dev/cleanrun/verify"
 )
@@ -79,9 +80,13 @@ type Submission struct {
 	Compact uint64 `json:"compact"`
 	// Logged is how many bundles reach assurance L1. The others are L0.
 	Logged uint64 `json:"logged"`
-	Cells  []Cell `json:"cells"`
+	// Footprints and NamedPaths are nil if no task asks for any.
+	Footprints *Footprints `json:"footprints,omitempty"`
+	NamedPaths *NamedPaths `json:"named_paths,omitempty"`
+	Cells      []Cell      `json:"cells"`
 
 	statement *submission.Statement
+	asks      *verify.Policy
 	rule      submission.Rule
 	signer    verify.Signatory
 	folder    *folder
@@ -121,6 +126,9 @@ type Cell struct {
 	Bundle  string           `json:"bundle"`
 	Compact bool             `json:"compact"` // the bundle holds a compact proof
 	Level   string           `json:"level"`   // of assurance; "" without a bundle that verifies
+	// Footprint and NamedPath are the outcomes; "" if the task asks nothing.
+	Footprint string         `json:"footprint,omitempty"`
+	NamedPath expect.Outcome `json:"named_path,omitempty"`
 }
 
 // A fact is what the bundle of a cell says, as far as it was verified.
@@ -138,6 +146,8 @@ type fact struct {
 	open        *verify.Check // a check that could not be decided
 	assurance   verify.Assurance
 	killed      bool // registered, and killed
+	footprint   string
+	named       expect.Outcome
 	checkpoints []verify.Checkpoint
 	ownerNotice string // why the owner is no third party; "" if it is pinned and another key than the runner's
 }
@@ -152,7 +162,7 @@ func Run(dirs []string, o Options) *Report {
 	}
 	r := &Report{Submissions: []*Submission{}}
 	for _, dir := range dirs {
-		s := &Submission{Dir: dir, Findings: []Finding{}, Cells: []Cell{}, found: map[string]int{}}
+		s := &Submission{Dir: dir, Findings: []Finding{}, Cells: []Cell{}, found: map[string]int{}, asks: o.Policy}
 		s.open(&o)
 		r.Submissions = append(r.Submissions, s)
 	}
@@ -288,6 +298,7 @@ func (s *Submission) finish() {
 		if c.Counts {
 			last = last[1:]
 			s.count(&c)
+			s.surroundings(&c)
 		} else {
 			s.Replaced++
 			if c.State == submission.Dirty {
@@ -315,7 +326,7 @@ func (s *Submission) cell(i int) Cell {
 		c.State = Invalid
 	default:
 		c.State, c.Reasons, c.Score, c.Grader = f.attempt.State, f.attempt.Reasons, f.attempt.Score, f.grader
-		c.Compact, c.Level = f.compact, f.assurance.Level
+		c.Compact, c.Level, c.Footprint, c.NamedPath = f.compact, f.assurance.Level, f.footprint, f.named
 	}
 	return c
 }

@@ -74,7 +74,7 @@ func (k *checker) check(s *Submission, cell int, buf []byte) []byte {
 		return buf
 	}
 	if r.Failed != nil {
-		report(BundleInvalid, "%s: %s", r.Failed.ID, r.Failed.Detail)
+		report(BundleInvalid, "the file %s: %s: %s", name, r.Failed.ID, r.Failed.Detail)
 		return buf
 	}
 	if r.Statement == nil {
@@ -86,6 +86,7 @@ func (k *checker) check(s *Submission, cell int, buf []byte) []byte {
 	f.attempt = submission.FromReceipt(r.Statement, sum, r.Receipt)
 	f.agent, f.model = r.Statement.Predicate.Asserted.Agent, r.Statement.Predicate.Asserted.Model
 	f.grader, f.compact = r.Statement.Predicate.Grader, r.Rederived == verify.RederivedCompact
+	f.footprint, f.named = surroundingsOf(r)
 	f.runner, f.owner, f.seal = r.Runner, r.Owner, r.Seal
 	f.open, f.assurance, f.killed, f.checkpoints = r.Open, r.Assurance, r.Killed, r.Checkpoints
 	switch {

@@ -24,13 +24,14 @@ func (s *Submission) assurance() {
 		if !f.known || f.ownerNotice != "" {
 			continue
 		}
+		name := s.statement.Predicate.Grid[i].Bundle + BundleExt
 		switch open, logged := f.open, levels[verify.L1]; {
 		case open != nil && !strings.HasPrefix(open.ID, "log-"):
-			s.at(BundleUndecided, i, "%s: %s", open.ID, open.Detail)
+			s.at(BundleUndecided, i, "the file %s: %s: %s", name, open.ID, open.Detail)
 		case open != nil:
-			s.at(AssuranceLower, i, "%s, and %s at L1: %s: %s", f.assurance.Level, others(logged), open.ID, open.Detail)
+			s.at(AssuranceLower, i, "the file %s: %s, and %s at L1: %s: %s", name, f.assurance.Level, others(logged), open.ID, open.Detail)
 		case logged > 0 && f.assurance.Level != verify.L1 && !f.killed:
-			s.at(AssuranceLower, i, "%s, and %s at L1: %s", f.assurance.Level, others(logged), f.assurance.Detail)
+			s.at(AssuranceLower, i, "the file %s: %s, and %s at L1: %s", name, f.assurance.Level, others(logged), f.assurance.Detail)
 		}
 	}
 }

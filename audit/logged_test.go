@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,7 +50,9 @@ func TestRT85_LowerAssurance(t *testing.T) {
 	if n := len(r.Submissions[0].Findings); n != 1 {
 		t.Errorf("got %d findings", n)
 	}
-	if got, want := detail(t, r.Submissions[0], audit.AssuranceLower), "task-b, trial 2, attempt 1: L0, and 5 other bundles of the submission are at L1: log-members: the run was not logged"; !strings.HasPrefix(got, want) {
+	at := slices.IndexFunc(r.Submissions[0].Cells, func(c audit.Cell) bool { return c.Task == "task-b" && c.Trial == 2 })
+	want := "task-b, trial 2, attempt 1: the file " + r.Submissions[0].Cells[at].Bundle + audit.BundleExt + ": L0, and 5 other bundles of the submission are at L1: log-members: the run was not logged"
+	if got := detail(t, r.Submissions[0], audit.AssuranceLower); !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if !strings.Contains(r.Text(), " assurance   L1: 5 bundles sealed and registered before the run; L0: 1 bundle\n") {

@@ -89,6 +89,7 @@ func (s *Submission) text(b *strings.Builder) {
 		if s.Logged > 0 {
 			line("assurance", "%s", s.assuranceText())
 		}
+		s.surroundingsText(line)
 		if s.Replaced > 0 {
 			line("replaced", "%s by a later one", count(int(s.Replaced), "attempt", "attempts"))
 		}

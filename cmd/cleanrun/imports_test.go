@@ -54,7 +54,7 @@ var mayImport = map[string][]string{
 	"eval":              {"journal", "internal/durable", "internal/regular", "attest", "submission"},
 	"verify":            {"attest", "compact", "receipt", "contraband", "journal", "scope", "expect", "internal/dcbor", "internal/merkle", "tlog/entry", "tlog/proof"},
 	"submission":        {"attest", "contraband", "internal/jcs", "internal/merkle"},
-	"audit":             {"verify", "submission", "receipt", "attest", "internal/regular", "tlog/proof"},
+	"audit":             {"verify", "submission", "receipt", "attest", "expect", "internal/regular", "tlog/proof"},
 	"tlog":              {"internal/regular", "receipt", "tlog/proof"},
 	"tlog/trillian":     {"internal/durable", "internal/regular", "receipt", "tlog", "tlog/proof"},
 	"tlog/witness":      {"internal/durable", "internal/regular", "receipt", "tlog", "tlog/proof"},
