@@ -16,11 +16,24 @@ import (
 // returns what it changed, and what it left out because it has no meaning outside
 // the run: sockets and devices.
 //
-// It never follows a symbolic link and never leaves dst. Files are written beside
-// their place and renamed. Several names of one file become several files. It is
-// not atomic as a whole: after an error some changes are made; calling it again
-// makes the rest.
+// It never follows a symbolic link and never leaves dst. A file that is replaced by
+// another has its old or its new content whenever the process or the system ends: the
+// new one is synced before it is renamed to its place. Several names of one file become
+// several files. It is not atomic as a whole: after an error some changes are made;
+// calling it again makes the rest. The name .cleanrun-apply beside a changed file is
+// reserved: an interrupted call leaves one such file at most, and the next call that
+// changes something in that folder removes it.
 func Apply(upper, dst int) (applied, skipped []Change, err error) {
+	return apply(upper, dst, &steps{(*os.File).Sync, unix.Renameat})
+}
+
+// steps are those that can fail late or be the last. The tests replace them.
+type steps struct {
+	sync   func(*os.File) error
+	rename func(fromDir int, from string, toDir int, to string) error
+}
+
+func apply(upper, dst int, steps *steps) (applied, skipped []Change, err error) {
 	c := &comparison{keep: true}
 	changes, err := c.changes(upper, dst)
 	modes := map[string]uint32{}
@@ -31,43 +44,49 @@ func Apply(upper, dst int) (applied, skipped []Change, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	a := applier{upper, dst, modes}
-	for _, c := range changes { // parents come before what is in them
+	a := &applier{upper: upper, dst: dst, modes: modes, steps: steps}
+	var todo []Change
+	for _, c := range changes {
 		if c.Kind != Deleted && c.Mode.Type()&(fs.ModeSocket|fs.ModeDevice) != 0 {
 			skipped = append(skipped, c)
-			continue
+		} else {
+			todo = append(todo, c)
 		}
-		if err := a.content(c); err != nil {
-			return applied, skipped, fmt.Errorf("apply %s (%s): %w", c.Path, c.Kind, err)
+	}
+	made, err := a.contents(todo)
+	if err != nil {
+		for i, c := range todo {
+			if made[i] {
+				applied = append(applied, c)
+			}
 		}
-		applied = append(applied, c)
+		return applied, skipped, err
 	}
 	// Modes, owners and times come last and from the leaves up: a read-only
 	// directory could not be filled.
-	for i := len(applied) - 1; i >= 0; i-- {
-		c := applied[i]
+	for i := len(todo) - 1; i >= 0; i-- {
+		c := todo[i]
 		if c.Kind == Deleted {
 			continue
 		}
 		if err := a.metadata(c.Path); err != nil {
-			return applied, skipped, fmt.Errorf("apply metadata of %s: %w", c.Path, err)
+			return todo, skipped, fmt.Errorf("apply metadata of %s: %w", c.Path, err)
 		}
 	}
-	return applied, skipped, nil
+	return todo, skipped, nil
 }
 
 type applier struct {
 	upper, dst int
 	modes      map[string]uint32 // of what is open for the time
+	steps      *steps
 }
 
 const tempName = ".cleanrun-apply"
 
-// content makes the names, types and contents right.
-func (a applier) content(c Change) error {
-	if c.Kind == Metadata || c.Kind == Replaced {
-		return nil
-	}
+// content makes one name, its type and its content right. The content is that of
+// staged, or copied here if that is nil.
+func (a *applier) content(c Change, staged *os.File) error {
 	dir, err := openParent(a.dst, c.Path)
 	if err != nil {
 		return err
@@ -77,43 +96,86 @@ func (a applier) content(c Change) error {
 	if c.Kind == Deleted {
 		return removeAll(dir, name, 0)
 	}
-	if err := removeAll(dir, tempName, 0); err != nil { // left by an interrupted call
+	temp, err := a.temp(c.Path)
+	if err != nil {
 		return err
 	}
-	if c.Mode.IsDir() {
-		err = unix.Mkdirat(dir, tempName, 0o700)
+	if err := removeAll(dir, temp, 0); err != nil { // left by an interrupted call
+		return err
+	}
+	if staged != nil {
+		err = unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", staged.Fd()), dir, temp, unix.AT_SYMLINK_FOLLOW)
+	} else if c.Mode.IsDir() {
+		err = unix.Mkdirat(dir, temp, 0o700)
 	} else if c.Mode.IsRegular() {
-		err = a.copyFile(dir, c.Path)
+		err = a.copyFile(dir, temp, c.Path)
 	} else if c.Mode.Type() == fs.ModeSymlink {
-		err = unix.Symlinkat(c.Target, dir, tempName)
+		err = unix.Symlinkat(c.Target, dir, temp)
 	} else {
-		err = unix.Mknodat(dir, tempName, unix.S_IFIFO|0o600, 0)
+		err = unix.Mknodat(dir, temp, unix.S_IFIFO|0o600, 0)
 	}
 	if err != nil {
 		return err
 	}
+	if err := a.place(dir, temp, name, c.Mode.IsDir()); err != nil {
+		return errors.Join(err, removeAll(dir, temp, 0))
+	}
+	return nil
+}
+
+// place renames temp to name.
+func (a *applier) place(dir int, temp, name string, isDir bool) error {
 	var st unix.Stat_t
-	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && (st.Mode&unix.S_IFMT == unix.S_IFDIR) != c.Mode.IsDir() {
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && (st.Mode&unix.S_IFMT == unix.S_IFDIR) != isDir {
 		if err := removeAll(dir, name, 0); err != nil { // rename replaces only its own sort
 			return err
 		}
 	}
-	return unix.Renameat(dir, tempName, dir, name)
+	return a.steps.rename(dir, temp, dir, name)
 }
 
-func (a applier) copyFile(dir int, p string) error {
+// temp is a name beside p that the run did not use. A later call finds the same one.
+func (a *applier) temp(p string) (string, error) {
+	up, err := openParent(a.upper, p)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(up)
+	for name := tempName; ; name += "~" {
+		var st unix.Stat_t
+		if err := unix.Fstatat(up, name, &st, unix.AT_SYMLINK_NOFOLLOW); err == unix.ENOENT {
+			return name, nil
+		} else if err != nil { // too long a name in the end
+			return "", err
+		}
+	}
+}
+
+func (a *applier) copyFile(dir int, temp, p string) error {
+	fd, err := unix.Openat(dir, temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	out := os.NewFile(uintptr(fd), path.Base(p))
+	err = errors.Join(a.fill(out, p), out.Close())
+	if err != nil {
+		err = errors.Join(err, removeAll(dir, temp, 0))
+	}
+	return err
+}
+
+// fill copies the file p of the run to out and syncs it.
+func (a *applier) fill(out *os.File, p string) error {
 	src, err := openBelow(a.upper, p, unix.O_RDONLY|unix.O_NONBLOCK)
 	if err != nil {
 		return err
 	}
 	in := os.NewFile(uintptr(src), p)
 	defer in.Close()
-	fd, err := unix.Openat(dir, tempName, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
-	if err != nil {
+	if err := copySparse(out, in); err != nil {
 		return err
 	}
-	out := os.NewFile(uintptr(fd), tempName)
-	return errors.Join(copySparse(out, in), out.Sync(), out.Close())
+	return a.steps.sync(out)
 }
 
 // copySparse copies what is in no hole, up to the size that in has now.
@@ -143,7 +205,7 @@ func copySparse(out, in *os.File) error {
 }
 
 // metadata copies owner, mode, attributes and times from upper to dst.
-func (a applier) metadata(p string) error {
+func (a *applier) metadata(p string) error {
 	src, err := openBelow(a.upper, p, unix.O_PATH)
 	if err != nil {
 		return err
@@ -186,7 +248,7 @@ func (a applier) metadata(p string) error {
 }
 
 // attributes makes the user.* attributes equal.
-func (a applier) attributes(p string) error {
+func (a *applier) attributes(p string) error {
 	var maps [2]map[string][]byte
 	var fds [2]int
 	for i, root := range []int{a.upper, a.dst} {
