@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"path"
 	"syscall"
 
@@ -152,3 +153,49 @@ func (w *worker) cut(f *record.File, o *opening) (syscall.Errno, error) {
 	f.Emptied()
 	return 0, nil
 }
+
+// dateBefore dates a version before this open becomes a writer itself: then a
+// lease tells whether there are others. A path that changes meanwhile costs
+// nothing: the version is dated after the open too.
+func (w *worker) dateBefore(st *unix.Stat_t) {
+	f := w.Recorder.Known(st)
+	if f == nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return
+	}
+	f.Lock()
+	defer f.Unlock()
+	if !f.Pending() {
+		return
+	}
+	var err error
+	if e := w.rights.With(func() { err = w.Recorder.Date(f) }); e != nil || err != nil {
+		w.fatal(errors.Join(e, err))
+	}
+}
+
+// pseudo tells a file system whose files have no content of their own.
+func (w *worker) pseudo(fd int, st *unix.Stat_t) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	known, ok := w.devices[st.Dev]
+	if ok {
+		return known
+	}
+	var fs unix.Statfs_t
+	if unix.Fstatfs(fd, &fs) != nil {
+		return false
+	}
+	switch fs.Type {
+	case unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC,
+		unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.SECURITYFS_MAGIC, unix.BPF_FS_MAGIC, unix.DEVPTS_SUPER_MAGIC,
+		unix.EFIVARFS_MAGIC, unix.PSTOREFS_MAGIC, unix.SELINUX_MAGIC, unix.SMACK_MAGIC, binfmtMagic, nsfsMagic:
+		known = true
+	}
+	w.devices[st.Dev] = known
+	return known
+}
+
+const (
+	binfmtMagic = 0x42494e4d
+	nsfsMagic   = 0x6e736673
+)

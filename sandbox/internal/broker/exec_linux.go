@@ -2,8 +2,6 @@ package broker
 
 import (
 	"bytes"
-	"debug/elf"
-	"encoding/binary"
 	"path"
 	"slices"
 	"strconv"
@@ -16,26 +14,6 @@ import (
 	"github.com/cleanrun-dev/cleanrun/sandbox/internal/record"
 	"github.com/cleanrun-dev/cleanrun/scope"
 )
-
-// An image is what an exec must turn out to be. The kernel opens the files of
-// an exec by itself, so the broker records what it found and the tracer compares
-// before the new program runs its first instruction.
-type image struct {
-	file   identity // what /proc/PID/exe must be
-	argv   []string // what /proc/PID/cmdline must be
-	loader identity // ELF interpreter on a writable mount, else zero
-}
-
-// identity of a file version.
-type identity struct {
-	dev, ino     uint64
-	size         int64
-	mtime, ctime unix.Timespec
-}
-
-func identify(st *unix.Stat_t) identity {
-	return identity{uint64(st.Dev), st.Ino, st.Size, st.Mtim, st.Ctim}
-}
 
 // maxInterpreters is the kernel's limit on #! chains.
 const maxInterpreters = 5
@@ -319,56 +297,6 @@ func (w *worker) interpreter(c *call, p string, rows *[]*record.Event) (*executa
 	w.executed(c, e, x)
 	*rows = append(*rows, e)
 	return x, 0
-}
-
-// parseShebang splits the first line as the kernel does (fs/binfmt_script.c).
-func parseShebang(head []byte) (interpreter, arg string, ok bool) {
-	line, _, ended := bytes.Cut(head[2:], []byte{'\n'})
-	text := strings.Trim(string(line), " \t")
-	interpreter, arg = text, ""
-	if i := strings.IndexAny(text, " \t"); i >= 0 {
-		interpreter, arg = text[:i], strings.Trim(text[i:], " \t")
-	} else if !ended && len(head) == 256 {
-		return "", "", false // the name may be cut off
-	}
-	interpreter, _, _ = strings.Cut(interpreter, "\x00")
-	arg, _, _ = strings.Cut(arg, "\x00")
-	return interpreter, arg, interpreter != ""
-}
-
-// elfInterpreter reads PT_INTERP. foreign: an ELF file of another class.
-func elfInterpreter(fd int, head []byte) (name string, foreign bool) {
-	if len(head) < 64 || string(head[:4]) != elf.ELFMAG {
-		return "", false
-	}
-	if elf.Class(head[elf.EI_CLASS]) != elf.ELFCLASS64 {
-		return "", true
-	}
-	o := binary.LittleEndian
-	off, size, count := o.Uint64(head[32:]), o.Uint16(head[54:]), o.Uint16(head[56:])
-	if size != 56 || count > 1024 {
-		return "", false // the kernel refuses it
-	}
-	table := make([]byte, int(size)*int(count))
-	if n, err := unix.Pread(fd, table, int64(off)); err != nil || n != len(table) {
-		return "", false
-	}
-	for ; len(table) > 0; table = table[size:] {
-		if elf.ProgType(o.Uint32(table)) != elf.PT_INTERP {
-			continue
-		}
-		length := o.Uint64(table[32:])
-		if length < 2 || length > pathMax {
-			return "", false
-		}
-		b := make([]byte, length)
-		if n, err := unix.Pread(fd, b, int64(o.Uint64(table[8:]))); err != nil || n != len(b) {
-			return "", false
-		}
-		b, _, _ = bytes.Cut(b, []byte{0})
-		return string(b), false
-	}
-	return "", false
 }
 
 // environment is what an exec hands to the new program.

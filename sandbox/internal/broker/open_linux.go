@@ -2,7 +2,6 @@ package broker
 
 import (
 	"errors"
-	"path"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -248,25 +247,6 @@ func (w *worker) openNow(o *opening, d int, p string) syscall.Errno {
 	return errnoOf(err)
 }
 
-// dateBefore dates a version before this open becomes a writer itself: then a
-// lease tells whether there are others. A path that changes meanwhile costs
-// nothing: the version is dated after the open too.
-func (w *worker) dateBefore(st *unix.Stat_t) {
-	f := w.Recorder.Known(st)
-	if f == nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return
-	}
-	f.Lock()
-	defer f.Unlock()
-	if !f.Pending() {
-		return
-	}
-	var err error
-	if e := w.rights.With(func() { err = w.Recorder.Date(f) }); e != nil || err != nil {
-		w.fatal(errors.Join(e, err))
-	}
-}
-
 func (w *worker) reallyOpen(o *opening, d int, p string, more uint64) syscall.Errno {
 	flags := o.flags&^unix.O_TRUNC | unix.O_CLOEXEC | unix.O_NOCTTY | more
 	var err error
@@ -343,19 +323,6 @@ func (w *worker) opened(c *call, e *record.Event, o *opening, result syscall.Err
 	w.handOver(c, e, o)
 }
 
-// foreignMemory tells /proc/PID/mem of another process than the caller. The system
-// calls that reach there are refused, so the file is too: an answer could change
-// what the grader that started it has in memory.
-func (w *worker) foreignMemory(c *call, name string) bool {
-	rest, ok := strings.CutPrefix(name, "/proc/")
-	if !ok || path.Base(name) != "mem" {
-		return false
-	}
-	pid, _, _ := strings.Cut(rest, "/")
-	own, ok := w.selfOf(c, "self")
-	return !ok || pid != own
-}
-
 // onReadOnly tells a file of the host: what a run can make lies on writable mounts.
 func onReadOnly(fd int) bool {
 	var fs unix.Statfs_t
@@ -409,30 +376,3 @@ func (w *worker) wait(c *call, e *record.Event, o *opening) {
 		}
 	})
 }
-
-// pseudo tells a file system whose files have no content of their own.
-func (w *worker) pseudo(fd int, st *unix.Stat_t) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	known, ok := w.devices[st.Dev]
-	if ok {
-		return known
-	}
-	var fs unix.Statfs_t
-	if unix.Fstatfs(fd, &fs) != nil {
-		return false
-	}
-	switch fs.Type {
-	case unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.CGROUP_SUPER_MAGIC, unix.CGROUP2_SUPER_MAGIC,
-		unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.SECURITYFS_MAGIC, unix.BPF_FS_MAGIC, unix.DEVPTS_SUPER_MAGIC,
-		unix.EFIVARFS_MAGIC, unix.PSTOREFS_MAGIC, unix.SELINUX_MAGIC, unix.SMACK_MAGIC, binfmtMagic, nsfsMagic:
-		known = true
-	}
-	w.devices[st.Dev] = known
-	return known
-}
-
-const (
-	binfmtMagic = 0x42494e4d
-	nsfsMagic   = 0x6e736673
-)

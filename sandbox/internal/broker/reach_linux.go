@@ -256,3 +256,127 @@ func (w *worker) isReward(name string) bool {
 	base := path.Base(name)
 	return path.Dir(name) == w.Reward && (base == "reward.txt" || base == "reward.json")
 }
+
+// foreignMemory tells /proc/PID/mem of another process than the caller. The system
+// calls that reach there are refused, so the file is too: an answer could change
+// what the grader that started it has in memory.
+func (w *worker) foreignMemory(c *call, name string) bool {
+	rest, ok := strings.CutPrefix(name, "/proc/")
+	if !ok || path.Base(name) != "mem" {
+		return false
+	}
+	pid, _, _ := strings.Cut(rest, "/")
+	own, ok := w.selfOf(c, "self")
+	return !ok || pid != own
+}
+
+// notOurs answers a call that names a process which is not of the run. For the run it
+// does not exist; that it does is worth a row.
+func (w *worker) notOurs(c *call, pid int) {
+	if pid > 0 && unix.Kill(pid, 0) != unix.ESRCH {
+		args := map[string]uint64{"number": uint64(uint32(c.Nr)), "pid": uint64(pid)}
+		w.fail(c, &record.Event{Op: journal.OpDenied, Detail: journal.Detail{Args: args, Note: "a process that is not of the run"}}, unix.ESRCH)
+		return
+	}
+	w.quiet(c, func() error { return w.Listener.Fail(c.ID, unix.ESRCH) })
+}
+
+// onProcess lets a call go on whose arguments number args are of the run.
+func onProcess(args ...int) handler {
+	return func(w *worker, c *call) {
+		for _, i := range args {
+			if pid := int(int32(c.Args[i])); w.Plain != nil && !w.Recorder.Lives(pid) {
+				w.notOurs(c, pid)
+				return
+			}
+		}
+		w.goOn(c)
+	}
+}
+
+// sysPrlimit looks at limits of another process than the caller. In the grade phase it
+// sets none: a grader that can open no file leaves a reward that an answer wrote.
+func sysPrlimit(w *worker, c *call) {
+	pid := int(int32(c.Args[0]))
+	own, ok := w.selfOf(c, "self")
+	switch {
+	case w.Plain != nil && !w.Recorder.Lives(pid):
+		w.notOurs(c, pid)
+	case w.phase == journal.PhaseGrade && c.Args[2] != 0 && (!ok || own != strconv.Itoa(pid)):
+		args := map[string]uint64{"number": uint64(uint32(c.Nr)), "pid": uint64(pid)}
+		w.fail(c, &record.Event{Op: journal.OpDenied, Detail: journal.Detail{Args: args, Note: "limits of another process, in the grade phase"}}, unix.EPERM)
+	default:
+		w.goOn(c)
+	}
+}
+
+func sysKill(w *worker, c *call) {
+	pid, sig := int(int32(c.Args[0])), syscall.Signal(int32(c.Args[1]))
+	if pid <= 0 && w.phase == journal.PhaseGrade {
+		group := -pid
+		if pid == 0 {
+			if field, err := record.Status(w.proc, c.tid); err == nil {
+				group = record.Inner(field("NSpgid"))
+			}
+		} else if pid == -1 {
+			group = 0
+		}
+		if w.signalGroup(c, group, sig) {
+			return
+		}
+	}
+	switch {
+	case pid > 0:
+		onSignal(1, 0)(w, c)
+	case w.Plain == nil:
+		w.goOn(c)
+	case pid == 0: // the caller's own group: its session was made for the run
+		w.goOn(c)
+	case pid == -1: // all that the caller may signal, the user's other programs too
+		result := syscall.Errno(unix.ESRCH)
+		for _, p := range w.Recorder.Living() {
+			if w.Recorder.Process(p) == c.proc {
+				continue
+			}
+			if e := errnoOf(unix.Kill(p, sig)); result != 0 {
+				result = e
+			}
+		}
+		w.quiet(c, func() error { return w.Listener.Fail(c.ID, result) })
+	case w.group(-pid):
+		w.goOn(c)
+	default:
+		w.notOurs(c, 0)
+	}
+}
+
+// group tells whether a process group is of the run. Groups are within sessions, and
+// the run has sessions of its own.
+func (w *worker) group(id int) bool {
+	for _, p := range w.Recorder.Living() {
+		if g, err := unix.Getpgid(p); err == nil && g == id {
+			return true
+		}
+	}
+	return false
+}
+
+// priority is setpriority and ioprio_set, which count their kinds from first.
+func priority(first int) handler {
+	return func(w *worker, c *call) {
+		who := int(int32(c.Args[1]))
+		which := int(int32(c.Args[0])) - first
+		if w.phase == journal.PhaseGrade && !(which == 0 && (who == 0 || !w.beyond(c, w.numberOf(who)))) {
+			w.kept(c, who, unix.EPERM)
+			return
+		}
+		switch {
+		case w.Plain == nil:
+			w.goOn(c)
+		case which == 0 && (who == 0 || w.Recorder.Lives(who)), which == 1 && (who == 0 || w.group(who)):
+			w.goOn(c)
+		default: // all processes of a user
+			w.denied(c, unix.EPERM)
+		}
+	}
+}

@@ -323,54 +323,6 @@ func (w *worker) name(c *call, p place, last bool) string {
 	return w.lexical(p)
 }
 
-// A slot is a name in a directory: what operations on names act on.
-type slot struct {
-	dir  int
-	base string // as the program spelled it, trailing slashes included
-	name string // resolved path
-}
-
-func (s *slot) close() { unix.Close(s.dir) }
-
-// slot opens the directory of a path and leaves the last component alone.
-func (w *worker) slot(c *call, p *place) (slot, syscall.Errno) {
-	if p.path == "" {
-		return slot{}, unix.ENOENT
-	}
-	trimmed := strings.TrimRight(p.path, "/")
-	dir, base := path.Split(trimmed)
-	slashes := p.path[len(trimmed):]
-	switch {
-	case trimmed == "":
-		dir, base, slashes = "/", ".", ""
-	case dir == "":
-		dir = "."
-	}
-	var s slot
-	parent := place{dir: p.dir, path: dir}
-	var e syscall.Errno
-	if w.Plain != nil {
-		s.dir, e = w.plainDir(c, parent)
-	} else {
-		e = w.follow(c, &parent, true, func(d int, path string) syscall.Errno {
-			fd, err := unix.Openat(d, path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-			s.dir = fd
-			return errnoOf(err)
-		})
-	}
-	parent.close()
-	if e != 0 {
-		return slot{}, e
-	}
-	s.base = base + slashes
-	s.name = path.Clean("/" + w.nameOf(s.dir) + "/" + base)
-	if tooLong(s.name) {
-		s.close()
-		return slot{}, unix.ENAMETOOLONG
-	}
-	return s, 0
-}
-
 // target opens what a path leads to, without access to its content.
 func (w *worker) target(c *call, p *place, last bool) (int, syscall.Errno) {
 	flags := unix.O_PATH | unix.O_CLOEXEC
