@@ -232,7 +232,7 @@ func parseBenchmark(file string, data []byte) (*Benchmark, []taskSource, error) 
 			return all.Take(key, v)
 		}
 		return true, err
-	})
+	}, append(seal.DefaultKeys(), "benchmark", "period", "revision", "overlap", "tasks")...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -275,7 +275,7 @@ func newSource(v seal.Value, all seal.Defaults) (taskSource, error) {
 			return own.Take(key, v)
 		}
 		return true, err
-	})
+	}, append(seal.DefaultKeys(), "folder", "jsonl", "harbor", "fields", "workspaces")...)
 	if err != nil {
 		return nil, err
 	}

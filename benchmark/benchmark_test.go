@@ -110,7 +110,8 @@ func TestBenchmarkErrors(t *testing.T) {
 	for name, c := range map[string]struct{ yaml, rows, want string }{
 		"no tasks":                    {"benchmark: b\n", row, "want benchmark, the name, and tasks"},
 		"empty list":                  {"benchmark: b\ntasks: []\n", row, "tasks: got an empty list"},
-		"unknown key":                 {"benchmark: b\ncolour: red\ntasks:\n  - folder: x\n", row, "benchmark.yaml:2: colour: unknown key"},
+		"unknown key":                 {"benchmark: b\ncolour: red\ntasks:\n  - folder: x\n", row, "benchmark.yaml:2: colour: unknown key, want one of setup, grade, scope, channels, footprint, benchmark, period, revision, overlap, tasks"},
+		"misspelt key":                {"benchmark: b\nrevison: red\ntasks:\n  - folder: x\n", row, "benchmark.yaml:2: revison: unknown key; did you mean revision?"},
 		"unknown key of a source":     {"benchmark: b\ntasks:\n  - folder: x\n    colour: red\n", row, "tasks[0].colour: unknown key"},
 		"two kinds":                   {"benchmark: b\ntasks:\n  - folder: x\n    harbor: y\n", row, "got 2 of folder, jsonl and harbor, want one"},
 		"no folder":                   {"benchmark: b\ntasks:\n  - folder: x\n", row, `cannot read the folder "x"`},

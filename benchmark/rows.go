@@ -80,7 +80,7 @@ func newFieldMap(v seal.Value) (*fieldMap, error) {
 		}
 		f.columns[key] = list
 		return true, nil
-	})
+	}, slices.Concat(singleFields, listFields)...)
 	if err == nil && (f.columns[fieldID] == nil || f.columns[fieldPrompt] == nil) {
 		err = v.Errorf("want id and prompt: a run needs them")
 	}

@@ -67,7 +67,7 @@ func (v Value) grade(p *contraband.Phases) (*contraband.Phases, error) {
 			return false, nil
 		}
 		return true, err
-	})
+	}, "command", "tests", "reward", "reward_dir", "guard")
 	if err == nil && len(p.Grade) == 0 {
 		err = v.Errorf("want command, which runs the grader")
 	}
@@ -111,6 +111,9 @@ func (t *Task) hasTests() bool {
 type Defaults struct {
 	setup, grade, scope, channels, footprint *Value
 }
+
+// DefaultKeys are those that Take knows and that are not refused.
+func DefaultKeys() []string { return []string{"setup", "grade", "scope", "channels", "footprint"} }
 
 // Take reads one of the keys. It is checked here, and read again for each task.
 func (c *Defaults) Take(key string, v Value) (known bool, err error) {

@@ -45,7 +45,7 @@ func (v Value) footprint() (*contraband.Footprint, error) {
 			return false, nil
 		}
 		return true, err
-	})
+	}, "allow", "outside")
 	if err == nil && !stated {
 		err = v.Errorf("want allow, the list of what may change; [] if nothing may")
 	}
@@ -110,7 +110,7 @@ func (v Value) expect() (*Expect, error) {
 			return false, nil
 		}
 		return true, err
-	})
+	}, "read", "plant", "line", "reply")
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (e *Expect) reply(v Value) error {
 			return false, nil
 		}
 		return true, err
-	})
+	}, "file", "transcript")
 	if err == nil && e.want.Reply == 0 {
 		err = v.Errorf("got no place, want %s", want)
 	}
@@ -187,7 +187,7 @@ func (e *Expect) transcript(v Value) error {
 			return false, nil
 		}
 		return true, err
-	})
+	}, "file", "agent", "channel")
 	if err == nil && (e.want.File == "" || e.want.Agent == "" || e.want.Channel == "") {
 		err = v.Errorf("want file, agent and channel")
 	}

@@ -72,7 +72,7 @@ func TestSurroundingsRefused(t *testing.T) {
 		{"no read", expectation("  read: /srv/skill.md\n", ""), 10, "expect", "want read"},
 		{"no plant", expectation("  plant: skill.md\n", ""), 10, "expect", "want plant"},
 		{"no reply", expectation("  reply: {file: answer.txt}\n", ""), 10, "expect", "want reply"},
-		{"unknown key", expectation("line:", "lines:"), 13, "expect.lines", "unknown key"},
+		{"unknown key", expectation("line:", "lines:"), 13, "expect.lines", "unknown key; did you mean line?"},
 		{"relative read", expectation("read: /srv/", "read: srv/"), 11, "expect.read", "clean absolute path"},
 		{"unclean read", expectation("read: /srv/", "read: /srv/../"), 11, "expect.read", "clean absolute path"},
 		{"line of punctuation", expectation("Rotate the stale context.", "'...'"), 13, "expect.line", "with a letter or digit"},

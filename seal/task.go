@@ -87,6 +87,10 @@ type Files struct {
 	Replaces string // the pre-image, if it has another path; "" is the same path
 }
 
+// taskKeys are the keys of a task file.
+var taskKeys = []string{"benchmark", "task", "period", "title", "prompt", "workspace", "reference", "tests", "canaries", "tokens", "signals", "commands",
+	"scope", "channels", "setup", "grade", "footprint", "expect"}
+
 // ParseTask reads a task file strictly. The error is a *TaskError.
 func ParseTask(file string, data []byte) (*Task, error) {
 	root, err := ParseYAML(file, data)
@@ -139,7 +143,7 @@ func ParseTask(file string, data []byte) (*Task, error) {
 			*list, err = v.Texts()
 		}
 		return true, err
-	})
+	}, taskKeys...)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +205,7 @@ func (v Value) prompt() (p Prompt, err error) {
 		}
 		p.File, err = v.Located()
 		return true, err
-	})
+	}, "file")
 	if err == nil && p.File.Value == "" {
 		err = v.Errorf("got neither a text nor file: NAME")
 	}
@@ -233,7 +237,7 @@ func (v Value) files() (list []Files, err error) {
 				return false, nil
 			}
 			return true, nil
-		})
+		}, "path", "patch", "root", "replaces")
 		if err != nil {
 			return err
 		}
@@ -276,7 +280,7 @@ func (v Value) scope(s *contraband.Scope) error {
 			return false, nil
 		}
 		return true, err
-	})
+	}, "workspace", "grants")
 	slices.SortFunc(s.Grants, func(a, b contraband.Grant) int { return cmp.Compare(a.Path, b.Path) })
 	return err
 }
@@ -295,7 +299,7 @@ func (v Value) grant() (g contraband.Grant, err error) {
 			return false, nil
 		}
 		return true, err
-	})
+	}, "path", "mode")
 	if err == nil && (g.Path == "" || mode < 0) {
 		err = v.Errorf("want path and mode")
 	}
@@ -319,7 +323,7 @@ func (v Value) channels() (list []contraband.Channel, err error) {
 			list = append(list, contraband.Channel{Name: key, Role: roles[i]})
 		}
 		return true, err
-	})
+	}, streams...)
 	slices.SortFunc(list, func(a, b contraband.Channel) int { return cmp.Compare(a.Name, b.Name) })
 	return list, err
 }

@@ -3,6 +3,7 @@ package seal
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -96,8 +97,8 @@ func TestParseTaskRefuses(t *testing.T) {
 		{"tests at a relative path", taskHead + "grade:\n  command: x\n  tests: tests\n", 7, "grade", "want a clean absolute path"},
 		{"guard outside", taskHead + "grade:\n  command: x\n  guard: [../a]\n", 7, "grade", "a clean path"},
 		{"empty command", taskHead + "setup: []\n", 7, "setup", "empty list"},
-		{"unknown key", taskHead + "refrence: []\n", 7, "refrence", "unknown key"},
-		{"unknown inner key", taskHead + "tests:\n  - path: a\n    glob: b\n", 9, "tests[0].glob", "unknown key"},
+		{"unknown key", taskHead + "refrence: []\n", 7, "refrence", "unknown key; did you mean reference?"},
+		{"unknown inner key", taskHead + "tests:\n  - path: a\n    glob: b\n", 9, "tests[0].glob", "unknown key, want one of path, patch, root, replaces"},
 		{"key twice", taskHead + "task: again\n", 7, "", ""},
 		{"inner key twice", taskHead + "tests:\n  - path: a\n    path: b\n", 9, "", ""},
 		{"no benchmark", strings.Replace(taskHead, "benchmark: bench-1\n", "", 1), 0, "benchmark", "missing"},
@@ -136,6 +137,30 @@ func TestParseTaskRefuses(t *testing.T) {
 		var bad *TaskError
 		if !errors.As(err, &bad) || bad.File != "task.yaml" || c.line > 0 && bad.Line != c.line || c.item != "" && bad.Item != c.item || !strings.Contains(bad.Problem, c.part) {
 			t.Errorf("%s: got %v, want line %d, item %q, %q", c.name, err, c.line, c.item, c.part)
+		}
+	}
+}
+
+// TestKeys: what is offered in place of an unknown key is a key.
+func TestKeys(t *testing.T) {
+	for _, c := range []struct {
+		under string
+		keys  []string
+	}{
+		{"%s: 1", taskKeys}, {"scope: {%s: 1}", []string{"workspace", "grants"}}, {"scope: {grants: [{%s: 1}]}", []string{"path", "mode"}},
+		{"prompt: {%s: 1}", []string{"file"}}, {"tests: [{%s: x}]", []string{"path", "patch", "root", "replaces"}}, {"channels: {%s: 1}", streams},
+		{"grade: {%s: 1}", []string{"command", "tests", "reward", "reward_dir", "guard"}}, {"footprint: {%s: 1}", []string{"allow", "outside"}},
+		{"expect: {%s: 1}", []string{"read", "plant", "line", "reply"}}, {"expect: {reply: {%s: 1}}", []string{"file", "transcript"}},
+		{"expect: {reply: {transcript: {%s: 1}}}", []string{"file", "agent", "channel"}},
+	} {
+		_, err := ParseTask("task.yaml", fmt.Appendf(nil, c.under, "frobnication"))
+		if want := "unknown key, want one of " + strings.Join(c.keys, ", "); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", c.under, err, want)
+		}
+		for _, key := range c.keys {
+			if _, err := ParseTask("task.yaml", fmt.Appendf(nil, c.under, key)); err != nil && strings.Contains(err.Error(), "unknown key") {
+				t.Errorf(c.under+": %v", key, err)
+			}
 		}
 	}
 }

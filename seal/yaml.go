@@ -8,6 +8,8 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"github.com/cleanrun-dev/cleanrun/internal/near"
 )
 
 // MaxTaskFile is the largest task file, in bytes.
@@ -104,8 +106,9 @@ func lineOf(n ast.Node) int {
 }
 
 // Mapping calls set for each key, in order. A key twice, or one that is no
-// plain string, is an error; so is a key that set does not know.
-func (v Value) Mapping(set func(key string, v Value) (known bool, err error)) error {
+// plain string, is an error; so is a key that set does not know. keys are those that it
+// knows: the error names the one that was probably meant.
+func (v Value) Mapping(set func(key string, v Value) (known bool, err error), keys ...string) error {
 	m, ok := v.node.(*ast.MappingNode)
 	if !ok {
 		return v.Errorf("got %s, want a mapping (key: value)", describe(v.node))
@@ -126,7 +129,10 @@ func (v Value) Mapping(set func(key string, v Value) (known bool, err error)) er
 			return err
 		}
 		if !known {
-			return child.Errorf("unknown key; spec/task.md lists the keys")
+			if meant := near.Word(key.Value, keys); meant != "" {
+				return child.Errorf("unknown key; did you mean %s?", meant)
+			}
+			return child.Errorf("unknown key, want one of %s", strings.Join(keys, ", "))
 		}
 	}
 	return nil

@@ -20,6 +20,8 @@ import (
 	"strings"
 
 	"golang.org/x/term"
+
+	"github.com/cleanrun-dev/cleanrun/internal/near"
 )
 
 // Exit codes. Any other code is a failure.
@@ -224,8 +226,8 @@ func (t *Table) run(e *Env, c *Command, args []string) error {
 			code, hint = cmp.Or(c.Fail, code), t.Program+" "+c.Name+" [flags] -- CMD ARG...; "+hint
 		}
 		if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: "); ok { // as package flag says it
-			if near := Near(name, f.names()); near != "" {
-				hint = "did you mean " + near + "? " + hint
+			if meant := near.Word(name, f.names()); meant != "" {
+				hint = "did you mean " + meant + "? " + hint
 			}
 		}
 		return Failf(code, hint, "%w", err)

@@ -1,14 +1,14 @@
-package cli
+package near
 
 import "testing"
 
-func TestNear(t *testing.T) {
+func TestWord(t *testing.T) {
 	list := []string{"verify", "seal", "submit", "ls", "-policy", "words/one"}
 	for word, want := range map[string]string{
 		"verfy": "verify", "vreify": "verify", "verify": "verify", "sael": "seal", "submti": "submit", "-polcy": "-policy", "words/oen": "words/one",
 		"": "", "x": "", "lz": "", "frobnicate": "", "se": "", "audit": "", "été": "",
 	} {
-		if got := Near(word, list); got != want {
+		if got := Word(word, list); got != want {
 			t.Errorf("%q: got %q, want %q", word, got, want)
 		}
 	}
