@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -257,5 +258,72 @@ func BenchmarkPutWithRemoval(b *testing.B) {
 				d.Close()
 			}
 		})
+	}
+}
+
+func benchmarkPut(b *testing.B, size int, live bool) {
+	dir := b.TempDir()
+	name := filepath.Join(b.TempDir(), "f")
+	if err := errors.Join(os.Chmod(dir, 0o700), os.WriteFile(name, random(size), 0o600)); err != nil {
+		b.Fatal(err)
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.Close()
+	f, err := os.Open(name)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	s, err := New(int(d.Fd()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	age()
+	b.SetBytes(int64(size))
+	for b.Loop() {
+		if _, err := s.Put(int(f.Fd()), live); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkPutKnown(b *testing.B) { benchmarkPut(b, 4096, false) }
+func BenchmarkPutLive(b *testing.B)  { benchmarkPut(b, 4096, true) }
+func BenchmarkPutLarge(b *testing.B) { benchmarkPut(b, 64<<20, true) }
+
+// Given contents are hashed and not stored by Put, small or large; anything else
+// is, also what has the size of a given content, and what comes as bytes.
+func TestGivenIsNotStored(t *testing.T) {
+	s, dir := newStore(t)
+	small, large := random(5000), random(3*chunk+17)
+	s.Given(map[Sum]uint64{sha256.Sum256(small): uint64(len(small)), sha256.Sum256(large): uint64(len(large))})
+	put := func(b []byte) {
+		t.Helper()
+		got, err := s.Put(int(write(t, filepath.Join(t.TempDir(), "f"), b).Fd()), false)
+		if err != nil || got.SHA256 != sha256.Sum256(b) || got.Size != uint64(len(b)) {
+			t.Errorf("%d bytes: got %+v, %v", len(b), got, err)
+		}
+	}
+	put(small)
+	put(large)
+	if l := files(t, dir); len(l) != 0 {
+		t.Errorf("got %v stored, want nothing", l)
+	}
+	other := bytes.Clone(large)
+	other[len(other)-1] ^= 1
+	put(other)
+	put(small[1:])
+	if _, err := s.PutBytes(small); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{Name(sha256.Sum256(other)), Name(sha256.Sum256(small[1:])), Name(sha256.Sum256(small))}
+	got := files(t, dir)
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v stored, want %v", got, want)
 	}
 }

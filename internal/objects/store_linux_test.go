@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -181,121 +180,6 @@ func TestSameContentOnce(t *testing.T) {
 	}
 }
 
-func TestMemo(t *testing.T) {
-	s, _ := newStore(t)
-	name := filepath.Join(t.TempDir(), "f")
-	f := write(t, name, []byte("version 1"))
-	put := func(live bool) Sum {
-		t.Helper()
-		got, err := s.Put(int(f.Fd()), live)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got.SHA256
-	}
-	put(false)
-	if len(s.memo) != 0 {
-		t.Error("a file changed a moment ago went into the memo: its next change may leave the same times")
-	}
-	age()
-	first := put(false)
-	if len(s.memo) != 1 {
-		t.Fatal("an old file did not go into the memo")
-	}
-	// Same size, and the time of modification forged back: ctime gives it away.
-	st, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte("version 2"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(name, st.ModTime(), st.ModTime()); err != nil {
-		t.Fatal(err)
-	}
-	if put(false) == first {
-		t.Error("changed content with a forged mtime was taken from the memo")
-	}
-	// A live file is read each time, also when the memo has its identity.
-	age()
-	second := put(false)
-	for id := range s.memo {
-		s.memo[id] = seen{sum: Sum{1}}
-	}
-	if put(false) != (Sum{1}) {
-		t.Error("positive control: the memo is not used at all")
-	}
-	if put(true) != second {
-		t.Error("a live file was taken from the memo")
-	}
-}
-
-// A mapped write changes no time stamp when it happens, which is why callers
-// say live. This shows that it is needed.
-func TestMappedWriteNeedsLive(t *testing.T) {
-	s, _ := newStore(t)
-	f, err := os.OpenFile(filepath.Join(t.TempDir(), "f"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	f.Write(make([]byte, 4096))
-	m, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Munmap(m)
-	m[0] = 1 // the page is writable from here on
-	age()
-	if _, err := s.Put(int(f.Fd()), false); err != nil {
-		t.Fatal(err)
-	}
-	m[0] = 2
-	want := sha256.Sum256(append([]byte{2}, make([]byte, 4095)...))
-	got, err := s.Put(int(f.Fd()), true)
-	if err != nil || got.SHA256 != want {
-		t.Errorf("live: got %x, %v, want the mapped content", got.SHA256, err)
-	}
-}
-
-func TestUnstable(t *testing.T) {
-	s, dir := newStore(t)
-	name := filepath.Join(t.TempDir(), "f")
-	f := write(t, name, random(32*chunk))
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		w, err := os.OpenFile(name, os.O_WRONLY, 0)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer w.Close()
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				return
-			default:
-				w.WriteAt([]byte{byte(i)}, int64(i*4099%(32*chunk)))
-			}
-		}
-	})
-	seen := false
-	for range 20 {
-		got, err := s.Put(int(f.Fd()), false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen = seen || got.Unstable
-	}
-	close(stop)
-	wg.Wait()
-	if !seen {
-		t.Error("a file that is written all the time was never unstable")
-	}
-	files(t, dir) // every object, mixtures too, has the digest of its name
-}
-
 func TestRefusals(t *testing.T) {
 	s, dir := newStore(t)
 	d, err := os.Open(dir)
@@ -452,79 +336,12 @@ func TestDiskFull(t *testing.T) {
 	t.Logf("%s", out)
 }
 
-func benchmarkPut(b *testing.B, size int, live bool) {
-	dir := b.TempDir()
-	name := filepath.Join(b.TempDir(), "f")
-	if err := errors.Join(os.Chmod(dir, 0o700), os.WriteFile(name, random(size), 0o600)); err != nil {
-		b.Fatal(err)
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer d.Close()
-	f, err := os.Open(name)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer f.Close()
-	s, err := New(int(d.Fd()))
-	if err != nil {
-		b.Fatal(err)
-	}
-	age()
-	b.SetBytes(int64(size))
-	for b.Loop() {
-		if _, err := s.Put(int(f.Fd()), live); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkPutKnown(b *testing.B) { benchmarkPut(b, 4096, false) }
-func BenchmarkPutLive(b *testing.B)  { benchmarkPut(b, 4096, true) }
-func BenchmarkPutLarge(b *testing.B) { benchmarkPut(b, 64<<20, true) }
-
 func inNamespaces() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}},
 		AmbientCaps: []uintptr{21}, // CAP_SYS_ADMIN in the new namespace, to mount
-	}
-}
-
-// Given contents are hashed and not stored by Put, small or large; anything else
-// is, also what has the size of a given content, and what comes as bytes.
-func TestGivenIsNotStored(t *testing.T) {
-	s, dir := newStore(t)
-	small, large := random(5000), random(3*chunk+17)
-	s.Given(map[Sum]uint64{sha256.Sum256(small): uint64(len(small)), sha256.Sum256(large): uint64(len(large))})
-	put := func(b []byte) {
-		t.Helper()
-		got, err := s.Put(int(write(t, filepath.Join(t.TempDir(), "f"), b).Fd()), false)
-		if err != nil || got.SHA256 != sha256.Sum256(b) || got.Size != uint64(len(b)) {
-			t.Errorf("%d bytes: got %+v, %v", len(b), got, err)
-		}
-	}
-	put(small)
-	put(large)
-	if l := files(t, dir); len(l) != 0 {
-		t.Errorf("got %v stored, want nothing", l)
-	}
-	other := bytes.Clone(large)
-	other[len(other)-1] ^= 1
-	put(other)
-	put(small[1:])
-	if _, err := s.PutBytes(small); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{Name(sha256.Sum256(other)), Name(sha256.Sum256(small[1:])), Name(sha256.Sum256(small))}
-	got := files(t, dir)
-	slices.Sort(want)
-	slices.Sort(got)
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v stored, want %v", got, want)
 	}
 }
 
