@@ -2,15 +2,21 @@ package runlog
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
+	"testing"
+	"time"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
 	"github.com/cleanrun-dev/cleanrun/internal/fixture"
 	"github.com/cleanrun-dev/cleanrun/internal/jcs"
 	"github.com/cleanrun-dev/cleanrun/journal"
 	"github.com/cleanrun-dev/cleanrun/receipt"
+	"github.com/cleanrun-dev/cleanrun/scope"
 	"github.com/cleanrun-dev/cleanrun/tlog/entry"
 	"github.com/cleanrun-dev/cleanrun/tlog/proof"
 	"github.com/cleanrun-dev/cleanrun/tlog/registry"
@@ -177,4 +183,148 @@ func receiptOf(head journal.Head) ([]byte, error) {
 		return nil, err
 	}
 	return receipt.Sign1(receipt.KindReceipt, runner, run, data)
+}
+
+// bench is a run folder with a log.
+type bench struct {
+	t      testing.TB
+	log    *fake
+	c      Config
+	sealed []byte
+	start  journal.Start
+	writer *journal.Writer
+}
+
+// newBench logs the SEAL and prepares a run of its task.
+func newBench(t testing.TB) *bench {
+	t.Helper()
+	sealed, err := receipt.Sign1(receipt.KindSealedSet, owner, "bench/task", []byte{0xa0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{t: t, log: newFake(owner, runner), sealed: sealed}
+	seal, err := entry.SignSeal(owner, entry.Seal{Subject: "bench/task", Of: receipt.KindSealedSet, Digest: sha256.Sum256(sealed)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.log.Add(t.Context(), seal); err != nil {
+		t.Fatal(err)
+	}
+	b.c = Config{Registry: b.log, Signer: runner, Where: "/srv/log", Dir: t.TempDir()}
+	b.start = journal.Start{
+		Version: journal.Version, Run: [16]byte{1}, Benchmark: "bench", Task: "task", Trial: 1, Attempt: 1, Commitment: [32]byte{1},
+		Seal: sha256.Sum256(sealed), Baseline: [32]byte{3}, Roots: []scope.Root{{Path: "/", Mode: scope.ReadOne, Class: scope.System}, {Path: "/work", Mode: scope.WriteTree, Class: scope.Workspace}},
+		Workspace: "/work", Recorder: "test", Backend: "none", Agent: "agent", Model: "model",
+	}
+	scope.SortRoots(secret.PathKey(), b.start.Roots)
+	return b
+}
+
+func (b *bench) run() *Run {
+	b.t.Helper()
+	r, err := New(b.c, b.sealed)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return r
+}
+
+// register registers the run and writes its start row.
+func (b *bench) register(r *Run) {
+	b.t.Helper()
+	if err := r.Register(b.t.Context(), &b.start); err != nil {
+		b.t.Fatal(err)
+	}
+	b.open()
+}
+
+func (b *bench) open() {
+	b.t.Helper()
+	create := func(name string) *os.File {
+		f, err := os.Create(filepath.Join(b.c.Dir, name))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		b.t.Cleanup(func() { f.Close() })
+		return f
+	}
+	var clock uint64
+	w, err := journal.NewWriter(journal.Config{
+		Rows: create(journal.RowsFile), Details: create(journal.DetailsFile), SaveHead: func([]byte) error { return nil },
+		Clock: func() uint64 { clock++; return clock }, Secret: secret, Start: b.start,
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.writer = w
+}
+
+// rows adds rows and returns the head that is on the disk.
+func (b *bench) rows(n int) journal.Head {
+	b.t.Helper()
+	for range n {
+		if err := b.writer.Append(&journal.Row{Op: journal.OpLost}, nil); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	h, err := b.writer.Checkpoint()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return h
+}
+
+func (b *bench) end() {
+	b.t.Helper()
+	if _, err := b.writer.Final(journal.Final{Outcome: journal.Failed, Code: 3}, nil); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) state() *State {
+	b.t.Helper()
+	s, err := Read(b.c.Dir)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return s
+}
+
+// attest makes a receipt of the run.
+func (b *bench) attest() []byte {
+	b.t.Helper()
+	_, _, head, err := readJournal(b.c.Dir)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	cose, err := receiptOf(head)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return cose
+}
+
+// wait until the log has so many entries.
+func (b *bench) wait(n int) {
+	b.t.Helper()
+	for end := time.Now().Add(time.Minute); len(b.log.kinds()) < n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			b.t.Fatalf("got %v, want %d entries", b.log.kinds(), n)
+		}
+	}
+}
+
+// hanging never answers for a CHECKPOINT.
+type hanging struct {
+	*fake
+	hung chan struct{}
+}
+
+func (h hanging) Add(ctx context.Context, statement []byte) (registry.Logged, error) {
+	if u, err := entry.Parse(statement); err == nil && u.Kind() == entry.KindCheckpoint {
+		close(h.hung)
+		<-ctx.Done()
+		return registry.Logged{}, fmt.Errorf("%w: %w", registry.ErrUnavailable, ctx.Err())
+	}
+	return h.fake.Add(ctx, statement)
 }
