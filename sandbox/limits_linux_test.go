@@ -3,6 +3,8 @@ package sandbox_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -152,3 +154,52 @@ func TestSandboxCancelWhileGrading(t *testing.T) {
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// The limit of the store ends storing, not the run; the run says that it lost
+// content.
+func TestSandboxStoreLimit(t *testing.T) {
+	ws := filepath.Join(t.TempDir(), "ws")
+	for i := range 8 {
+		write(t, filepath.Join(ws, fmt.Sprint(i)), strings.Repeat(fmt.Sprint(i), 1<<20))
+	}
+	script := "for i in 0 1 2 3 4 5 6 7; do cat $i | wc -c; done; echo done; head -c 2000000 /dev/zero | tr '\\0' z > new; wc -c < new"
+	size := func(dir string) (n int64) {
+		filepath.WalkDir(filepath.Join(dir, "objects"), func(p string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() {
+				if fi, err := d.Info(); err == nil {
+					n += fi.Size()
+				}
+			}
+			return err
+		})
+		return n
+	}
+	for _, limit := range []uint64{0, 6 << 20} {
+		r := run(t, sandbox.Config{Command: []string{"/bin/sh", "-c", script}, Workspace: ws, StoreMax: limit})
+		lost := r.find(func(e entry) bool { return e.Op == journal.OpLost })
+		unreadable := r.find(func(e entry) bool { return e.Flags&journal.FlagUnreadable != 0 })
+		if !strings.Contains(r.stdout, "done") || r.Outcome != journal.Completed {
+			t.Errorf("limit %d: got %q, %v, want the run to go on", limit, r.stdout, r.Outcome)
+		}
+		if limit == 0 {
+			if r.Final.Lost != 0 || len(unreadable) != 0 || size(r.dir) < 8<<20 {
+				t.Errorf("positive control: lost %v, unreadable %v", lost, unreadable)
+			}
+			continue
+		}
+		if size(r.dir) > int64(limit) {
+			t.Errorf("got %d bytes stored, want at most %d", size(r.dir), limit)
+		}
+		if len(lost) != 1 || r.Final.Lost != 1 || !strings.Contains(lost[0].D.Note, "limit of stored content") {
+			t.Errorf("got lost rows %v and %d, want one that says why", lost, r.Final.Lost)
+		}
+		if len(unreadable) == 0 {
+			t.Error("no row says that its content is not there")
+		}
+		for _, e := range unreadable {
+			if e.Size != 0 || len(e.D.SHA256) != 0 {
+				t.Errorf("%v claims a content that is not stored", e)
+			}
+		}
+	}
+}

@@ -1,11 +1,8 @@
 package sandbox_test
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -13,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -298,170 +294,6 @@ func TestSandboxRefusesSecrets(t *testing.T) {
 			t.Errorf("%s: got %v, want a refusal because of %q", name, err, c.got)
 		}
 	}
-}
-
-// The limit of the store ends storing, not the run; the run says that it lost
-// content.
-func TestSandboxStoreLimit(t *testing.T) {
-	ws := filepath.Join(t.TempDir(), "ws")
-	for i := range 8 {
-		write(t, filepath.Join(ws, fmt.Sprint(i)), strings.Repeat(fmt.Sprint(i), 1<<20))
-	}
-	script := "for i in 0 1 2 3 4 5 6 7; do cat $i | wc -c; done; echo done; head -c 2000000 /dev/zero | tr '\\0' z > new; wc -c < new"
-	size := func(dir string) (n int64) {
-		filepath.WalkDir(filepath.Join(dir, "objects"), func(p string, d fs.DirEntry, err error) error {
-			if err == nil && d.Type().IsRegular() {
-				if fi, err := d.Info(); err == nil {
-					n += fi.Size()
-				}
-			}
-			return err
-		})
-		return n
-	}
-	for _, limit := range []uint64{0, 6 << 20} {
-		r := run(t, sandbox.Config{Command: []string{"/bin/sh", "-c", script}, Workspace: ws, StoreMax: limit})
-		lost := r.find(func(e entry) bool { return e.Op == journal.OpLost })
-		unreadable := r.find(func(e entry) bool { return e.Flags&journal.FlagUnreadable != 0 })
-		if !strings.Contains(r.stdout, "done") || r.Outcome != journal.Completed {
-			t.Errorf("limit %d: got %q, %v, want the run to go on", limit, r.stdout, r.Outcome)
-		}
-		if limit == 0 {
-			if r.Final.Lost != 0 || len(unreadable) != 0 || size(r.dir) < 8<<20 {
-				t.Errorf("positive control: lost %v, unreadable %v", lost, unreadable)
-			}
-			continue
-		}
-		if size(r.dir) > int64(limit) {
-			t.Errorf("got %d bytes stored, want at most %d", size(r.dir), limit)
-		}
-		if len(lost) != 1 || r.Final.Lost != 1 || !strings.Contains(lost[0].D.Note, "limit of stored content") {
-			t.Errorf("got lost rows %v and %d, want one that says why", lost, r.Final.Lost)
-		}
-		if len(unreadable) == 0 {
-			t.Error("no row says that its content is not there")
-		}
-		for _, e := range unreadable {
-			if e.Size != 0 || len(e.D.SHA256) != 0 {
-				t.Errorf("%v claims a content that is not stored", e)
-			}
-		}
-	}
-}
-
-// What lies on the disk when everything is killed is free of secrets too, but for
-// the files that the run itself was writing (SECURITY.md).
-func TestSandboxKilledRunHoldsNoSecret(t *testing.T) {
-	for _, mode := range []string{"secret", "encrypt"} {
-		t.Run(mode, func(t *testing.T) {
-			tmp := t.TempDir()
-			ws, dir := filepath.Join(tmp, "ws"), filepath.Join(tmp, "run")
-			write(t, filepath.Join(ws, "conf"), "token = "+apiKey+"\n")
-			if err := errors.Join(os.Mkdir(dir, 0o700), os.Mkdir(filepath.Join(tmp, "home"), 0o755)); err != nil {
-				t.Fatal(err)
-			}
-			script := `cat conf >&2; i=0; while :; do /bin/echo "` + apiKey + ` $i" > f; cat f >&2; cat f > g; i=$((i+1)); [ $i = 20 ] && echo started; done`
-			l := exec.Command("/proc/self/exe", ws, dir, script, mode)
-			l.Env = append(os.Environ(), roleVar+"=secretlaunch")
-			out, err := l.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			var errs bytes.Buffer
-			l.Stderr = &errs
-			if err := l.Start(); err != nil {
-				t.Fatal(err)
-			}
-			line, err := bufio.NewReader(out).ReadString('\n')
-			if line != "started\n" {
-				l.Process.Kill()
-				l.Wait()
-				if strings.Contains(errs.String(), "not available") {
-					t.Skipf("no sandbox here: %s", errs.String())
-				}
-				t.Fatalf("%q %v %s", line, err, errs.String())
-			}
-			if err := l.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			l.Wait()
-			for end := time.Now().Add(time.Minute); len(processes(dir)) > 0 && time.Now().Before(end); {
-				time.Sleep(10 * time.Millisecond)
-			}
-			notCompleted(t, dir)
-			inside := 0
-			for _, h := range holders(t, dir, apiKey) {
-				if strings.HasPrefix(h, "file "+filepath.Join(dir, "overlay")) {
-					inside++
-					continue
-				}
-				t.Errorf("the key is on the disk: %s", h)
-			}
-			if inside == 0 {
-				t.Error("positive control: no file of the killed run holds the key, so the search finds nothing")
-			}
-		})
-	}
-}
-
-func TestSandboxEncrypted(t *testing.T) {
-	const to = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p" // of the age project's documentation
-	r, _ := encryptedRun(t, to)
-	for _, text := range []string{apiKey, "token = ", "out example", "/bin/sh", "written", "KEY="} {
-		for _, h := range holders(t, r, text) {
-			t.Errorf("%q is in clear: %s", text, h)
-		}
-	}
-	for _, gone := range []string{"overlay", "secret", "grant-0"} {
-		if _, err := os.Lstat(filepath.Join(r, gone)); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s is there (%v)", gone, err)
-		}
-	}
-	for _, name := range []string{"journal", "checkpoint", "detail", "key.age", "secret.age", "recipients"} {
-		if st, err := os.Lstat(filepath.Join(r, name)); err != nil || st.Mode() != 0o600 {
-			t.Errorf("%s: %v, %v", name, st, err)
-		}
-	}
-}
-
-func encryptedRun(t *testing.T, to string) (dir, ws string) {
-	t.Helper()
-	tmp := t.TempDir()
-	dir, ws = runDir(t), filepath.Join(tmp, "ws")
-	write(t, filepath.Join(ws, "conf"), "token = "+apiKey+"\n")
-	if err := os.Mkdir(filepath.Join(tmp, "home"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	var out, errs bytes.Buffer
-	c := sandbox.Config{Command: []string{"/bin/sh", "-c", `cat conf; echo "out $KEY"; echo "$KEY" > written; mkdir d; chmod 000 d`}, Workspace: ws, RunDir: dir,
-		Env: append(environment(filepath.Join(tmp, "home")), "KEY="+apiKey), Recipients: []string{to}, Stdout: &out, Stderr: &errs}
-	res, err := sandbox.Run(t.Context(), c)
-	var un *sandbox.Unavailable
-	if errors.As(err, &un) {
-		t.Skipf("%v (%s)", err, un.Hint)
-	}
-	if err != nil || res.Outcome != journal.Completed {
-		t.Fatalf("%+v, %v, %s", res, err, errs.String())
-	}
-	return dir, ws
-}
-
-// secretLaunchRole is a launcher outside, to be killed: workspace, RUNDIR, script,
-// and how the key is kept out.
-func secretLaunchRole(args []string) int {
-	c := sandbox.Config{
-		Command: []string{"/bin/sh", "-c", args[2]}, Workspace: args[0], RunDir: args[1], Env: environment(filepath.Join(filepath.Dir(args[1]), "home")),
-		Stdout: os.Stdout, Stderr: os.Stderr,
-	}
-	if args[3] == "encrypt" {
-		c.Recipients = []string{"age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"}
-	} else {
-		c.Secrets = []sandbox.Secret{{Name: "KEY", Value: []byte(apiKey)}}
-	}
-	if _, err := sandbox.Run(context.Background(), c); err != nil {
-		return fail("run:", err)
-	}
-	return 0
 }
 
 // The backend without namespaces works in RUNDIR itself: nothing of that stays.
