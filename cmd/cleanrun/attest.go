@@ -161,6 +161,9 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 	if given, err := readFile(filepath.Join(o.dir, "task.sealed"), contraband.MaxSetSize+1<<16); err == nil && !bytes.Equal(given, file) {
 		return nil, none, cli.Failf(cli.ExitUsage, "give "+filepath.Join(o.dir, "task.sealed")+", or name another run folder", "%s is not the sealed set that %s was run with", o.sealed, o.dir)
 	}
+	if _, err := os.Stat(o.dir); errors.Is(err, os.ErrNotExist) {
+		return nil, none, cli.Failf(cli.ExitUsage, "name the folder that cleanrun run -o wrote; cleanrun ls shows those that are here", "%s: there is no such folder", o.dir)
+	}
 	if _, err := os.Stat(filepath.Join(o.dir, journal.RowsFile)); errors.Is(err, os.ErrNotExist) {
 		return nil, none, cli.Failf(cli.ExitUsage, "", "%s: no journal in this folder; want a folder that cleanrun run wrote", o.dir)
 	}

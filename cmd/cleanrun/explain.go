@@ -120,7 +120,11 @@ func explainBundle(name, event string) (*explanation, error) {
 		return nil, err
 	}
 	if c := report.FailedCheck(); c != nil {
-		return nil, cli.Failf(report.Exit, c.Hint, "%s: %s: check %s failed: %s", name, report.Verdict, c.ID, c.Detail)
+		hint := c.Hint
+		if report.Verdict == verify.Unusable {
+			hint = explainTakes
+		}
+		return nil, cli.Failf(report.Exit, hint, "%s: %s: check %s failed: %s", name, report.Verdict, c.ID, c.Detail)
 	}
 	ev, err := readEvents(name, "")
 	if err != nil {

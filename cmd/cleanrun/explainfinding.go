@@ -77,6 +77,9 @@ type footprintPath struct {
 	Op      string  `json:"op"`
 }
 
+// explainTakes is the hint for a file that is none of these.
+const explainTakes = "explain takes a bundle (out.cleanrun), a run folder, the report that cleanrun scope -o wrote, or what cleanrun surface -run -json printed"
+
 // explainFinding explains what scope or surface found.
 func explainFinding(name, event string) (*explanation, error) {
 	if event != "" || explainPath != "" {
@@ -91,7 +94,7 @@ func explainFinding(name, event string) (*explanation, error) {
 		Matcher string `json:"matcher"`
 	}
 	if err := json.Unmarshal(data, &kind); err != nil {
-		return nil, cli.Failf(cli.ExitUsage, "", "%s: %w", name, err)
+		return nil, cli.Failf(cli.ExitUsage, explainTakes, "%s: %w", name, err)
 	}
 	switch {
 	case kind.Version == footprint.Version:
@@ -107,7 +110,7 @@ func explainFinding(name, event string) (*explanation, error) {
 		}
 		return f.explain(name)
 	}
-	return nil, cli.Failf(cli.ExitUsage, "cleanrun scope -o and cleanrun surface -json write findings", "%s: is no finding that can be explained: want version %q, or what surface says", name, footprint.Version)
+	return nil, cli.Failf(cli.ExitUsage, explainTakes, "%s: is no finding that can be explained: want version %q, or what surface says", name, footprint.Version)
 }
 
 // decodeFinding takes one object, and no member that it does not know.

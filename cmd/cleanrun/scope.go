@@ -42,6 +42,9 @@ the real folder by somebody else while CMD ran make the result INCONCLUSIVE, wit
 out and all below it, and a bare name is nothing below it. Without -allow nothing may change. A .pyc in __pycache__ does not count if it is, byte for
 byte, what its source compiles to by a Python of this machine that the run could not change; anything else does.
 
+A program that saves into a temporary file beside and renames it changes that name too (sed -i: sedXXXXXX; git: .git/index.lock; many editors). Allow it as
+well, as with -allow 'sed??????'.
+
 -root watches one more folder, outside the workspace, which CMD cannot change: it is read before and after.
 
 What CMD leaves running is ended before the last look, and listed.

@@ -239,6 +239,9 @@ func (v *surfaceFlags) observe(e *cli.Env, at surface.Location) (*surface.Observ
 		return nil, err
 	}
 	defer end()
+	if _, err := os.Stat(v.folder); v.folder != "" && errors.Is(err, os.ErrNotExist) {
+		e.Warn("-folder %s: there is no such folder, so nothing can be said of what it holds", quotePath(v.folder))
+	}
 	return surface.Observe(ctx, s, at, scope, limits)
 }
 
