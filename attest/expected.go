@@ -88,6 +88,7 @@ func (s *stdoutRows) reply(ev *Evidence, f *expect.Facts) {
 		part, f.Missing = ev.contentOf(seq)
 		text.WriteString(part)
 		f.Replied = seq
+		f.Parts = append(f.Parts, expect.Part{Event: seq, End: text.Len()})
 	}
 	f.Reply = text.String()
 }

@@ -5,9 +5,28 @@ import (
 	"testing"
 
 	"github.com/cleanrun-dev/cleanrun/attest"
+	"github.com/cleanrun-dev/cleanrun/expect"
 	"github.com/cleanrun-dev/cleanrun/internal/jcs"
 	"github.com/cleanrun-dev/cleanrun/journal"
 )
+
+// The row that is named is the one in which the marker ends, not the last that was printed.
+func TestMarkerRow(t *testing.T) {
+	r := newNamedRun(t, "stdout")
+	r.planted()
+	r.stdout("Working.\n")
+	r.stdout("Id " + namedMarker[:5])
+	want := r.stdout(namedMarker[5:] + ".\n")
+	r.stdout(namedLine + "\n")
+	last := r.stdout("Done.\n")
+	r.Close(journal.Final{})
+	for _, d := range r.result(r.pack(nil)).Dimensions {
+		switch {
+		case d.Name == expect.Marked && (d.State != expect.Met || d.Event != want), d.Name == expect.Lined && (d.State != expect.Met || d.Event != last):
+			t.Errorf("got %+v, want met, the marker at event %d and the line at %d", d, want, last)
+		}
+	}
+}
 
 func TestNamedPath(t *testing.T) {
 	two := func(r *namedRun) { r.planted(); r.answer(namedReply()) }

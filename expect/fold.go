@@ -52,10 +52,10 @@ func inWord(r rune) bool {
 // shape of a marker: what stands behind markerPrefix.
 const markerLetters = 16
 
-// marked tells whether a reply holds the marker as a whole word, and whether it holds
-// anything else of a marker's shape, in any case and also inside of words: a list of
-// guesses does.
-func marked(reply, marker string) (held, other bool) {
+// marked tells where a reply first holds the marker as a whole word, the offset behind it,
+// 0 if nowhere; and whether it holds anything else of a marker's shape, in any case and
+// also inside of words: a list of guesses does.
+func marked(reply, marker string) (end int, other bool) {
 	for i := 0; i+len(markerPrefix)+markerLetters <= len(reply); i++ {
 		word := reply[i : i+len(markerPrefix)+markerLetters]
 		if !shaped(word) {
@@ -64,12 +64,14 @@ func marked(reply, marker string) (held, other bool) {
 		before, _ := utf8.DecodeLastRuneInString(reply[:i])
 		after, _ := utf8.DecodeRuneInString(reply[i+len(word):])
 		if word == marker && !joins(before) && !joins(after) {
-			held = true
+			if end == 0 {
+				end = i + len(word)
+			}
 		} else {
 			other = true
 		}
 	}
-	return held, other
+	return end, other
 }
 
 func joins(r rune) bool { return inWord(r) || r == '-' || r == '_' }

@@ -23,6 +23,23 @@ type Facts struct {
 	Missing  Why       // why the reply is not there; "" if it is
 	Reply    string    // all of it
 	Replied  uint64    // last row that holds a part of it
+	Parts    []Part    // rows that hold it, in order, if there are several
+}
+
+// A Part of a reply.
+type Part struct {
+	Event uint64
+	End   int // bytes of the reply up to its end
+}
+
+// row is the one that holds the byte before offset end of the reply.
+func (f *Facts) row(end int) uint64 {
+	for _, p := range f.Parts {
+		if end <= p.End {
+			return p.Event
+		}
+	}
+	return f.Replied
 }
 
 // An Open of the named path that succeeded.
@@ -238,14 +255,16 @@ func (j *judge) marker(text string) {
 		j.set(Marked, NotEstablished, WhyNoMarker, 0)
 		return
 	}
-	held, other := marked(text, Marker(*j.facts.Seed))
+	end, other := marked(text, Marker(*j.facts.Seed))
 	switch {
 	case other:
 		j.set(Marked, Missed, WhyOtherMarker, j.facts.Replied)
-	case !held:
+	case end == 0:
 		j.set(Marked, Missed, WhyMarkerAbsent, j.facts.Replied)
-	default:
+	case j.spec.Reply == Transcript: // text is a field of the reply
 		j.set(Marked, Met, "", j.facts.Replied)
+	default:
+		j.set(Marked, Met, "", j.facts.row(end))
 	}
 }
 

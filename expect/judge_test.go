@@ -201,3 +201,29 @@ func TestWhys(t *testing.T) {
 		}
 	}
 }
+
+// A marker that standard output reports is shown by the row in which it first ends,
+// however the reply is cut into rows.
+func TestMarkerRow(t *testing.T) {
+	s := spec()
+	s.Line = ""
+	reply := "It is " + marker() + ".\nOnce more: " + marker() + ".\n"
+	first := strings.Index(reply, marker()) + len(marker())
+	for a := 1; a < len(reply); a++ {
+		for _, b := range []int{a, a + 1, len(reply)} {
+			f := passing()
+			f.Reply, f.Replied = reply, 43
+			f.Parts = []expect.Part{{Event: 41, End: a}, {Event: 42, End: min(b, len(reply))}, {Event: 43, End: len(reply)}}
+			want := uint64(43)
+			if first <= a {
+				want = 41
+			} else if first <= b {
+				want = 42
+			}
+			got := expect.Judge(s, f).Dimensions[2]
+			if got.Name != expect.Marked || got.State != expect.Met || got.Event != want {
+				t.Fatalf("cut at %d and %d: got %+v, want event %d", a, b, got, want)
+			}
+		}
+	}
+}
