@@ -1,7 +1,6 @@
 package overlay
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,41 +10,11 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-// inside runs the calling test again in user and mount namespaces of its own,
-// where overlays may be mounted, and says whether this is that second run.
-func inside(t *testing.T) bool {
-	const v = "CLEANRUN_OVERLAY_TEST"
-	if os.Getenv(v) == t.Name() {
-		return true
-	}
-	cmd := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", fmt.Sprintf("-test.short=%v", testing.Short()))
-	cmd.Env = append(os.Environ(), v+"="+t.Name())
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}},
-		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER},
-	}
-	out, err := cmd.CombinedOutput()
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) {
-		t.Skipf("no user namespaces: %v", err)
-	}
-	if bytes.Contains(out, []byte("--- SKIP")) {
-		t.Skipf("%s", out)
-	}
-	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	t.Logf("%s", out)
-	return false
-}
 
 // layers is one overlay mount in a temporary folder.
 type layers struct {
