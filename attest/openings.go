@@ -131,7 +131,7 @@ func (e *Evidence) checkOpenings() error {
 		return bad(0, fmt.Sprintf("row %d of %d", o.Rows[next].Seq, e.Size()), "rows that are there")
 	}
 	if unseen > 0 {
-		return bad(0, fmt.Sprintf("%d paths that no row names", unseen), "paths of rows only")
+		return bad(0, fmt.Sprintf("paths that no row names: %d", unseen), "paths of rows only")
 	}
 	return nil
 }

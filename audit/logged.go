@@ -97,7 +97,7 @@ func splitViews(list []*Submission) {
 				b := use{s, i}
 				notes := []string{a.Note, c.Note}
 				say := func(u, other use) {
-					u.s.split(u.cell, fmt.Sprintf("%s has two trees of %d entries: that of this bundle, and that of %s", c.Origin, c.Size, other), notes)
+					u.s.split(u.cell, fmt.Sprintf("%s has two trees of %s: that of this bundle, and that of %s", c.Origin, count(int(c.Size), "entry", "entries"), other), notes)
 				}
 				if !a.charged {
 					a.charged = true

@@ -244,7 +244,7 @@ func (v *verifier) asserted() {
 		add("that nobody told the run its marker")
 	}
 	if n := v.derived.Coverage.Baseline; n > 0 {
-		add("%s bytes as part of the sealed baseline", group(n))
+		add("%s as part of the sealed baseline", plural(n, "byte", "bytes"))
 	}
 	if sum.Pseudo > 0 {
 		add("%s to have no content of their own", plural(sum.Pseudo, "device or kernel object", "devices or kernel objects"))
@@ -272,7 +272,7 @@ func (v *verifier) notCovered() {
 	r := v.report
 	add := func(format string, args ...any) { r.NotCovered = append(r.NotCovered, fmt.Sprintf(format, args...)) }
 	for _, c := range v.derived.NotCovered {
-		add("%s (opaque %s channel, %s bytes)", c.Name, c.Role, group(c.Bytes))
+		add("%s (opaque %s channel, %s)", c.Name, c.Role, plural(c.Bytes, "byte", "bytes"))
 	}
 	if n := v.derived.Counts.Authored; n > 0 {
 		add("where %s come from that the run wrote itself", plural(n, "sealed item", "sealed items"))

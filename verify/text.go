@@ -75,7 +75,7 @@ func (r *Report) Text(file string) string {
 	if r.Checked.Rederived == RederivedCompact {
 		word = "re-derived:"
 	}
-	line(word, "%s: %s events, %s digests", r.Checked.Level, group(r.Checked.Events), group(r.Checked.Digests))
+	line(word, "%s: %s, %s", r.Checked.Level, plural(r.Checked.Events, "event", "events"), plural(r.Checked.Digests, "digest", "digests"))
 	list := func(word string, items []string) {
 		if len(items) == 0 {
 			items = []string{"nothing known"}

@@ -105,7 +105,7 @@ needs. verify then says "aggregation trusted". Keep the run folder, or a full bu
 				}{v.out, a.Derivation.Verdict, a.Derivation.Reasons, rep.Rows, rep.Digests, a.Statement.Predicate.Score, rep.names, rep.shown})
 			}
 			fmt.Fprintf(e.Stdout, "%s  %s\n", cli.Colour(e.Stdout, verdictColour[string(a.Derivation.Verdict)], string(a.Derivation.Verdict)), v.out)
-			fmt.Fprintf(e.Stdout, " events     %d, %d distinct contents, %d digests\n", rep.Rows, rep.Objects, rep.Digests)
+			fmt.Fprintf(e.Stdout, " events     %d, %s, %s\n", rep.Rows, several(rep.Objects, "distinct content", "distinct contents"), several(rep.Digests, "digest", "digests"))
 			if rep.names != nil {
 				fmt.Fprintf(e.Stdout, " names      the bundle shows %s that the run changed, since the task has a footprint\n", counted(*rep.names, "path"))
 			}
@@ -177,7 +177,7 @@ func doAttest(o attestOptions, p *cli.Progress, warn func(string, ...any)) (*att
 		return nil, none, fmt.Errorf("%s: %w", o.dir, err)
 	}
 	if warn != nil && (tail.Rows > 0 || tail.Details > 0) {
-		warn("%s: the run was killed: cut %d bytes of a torn last row and %d of its detail", o.dir, tail.Rows, tail.Details)
+		warn("%s: the run was killed: cut %s of a torn last row and %d of its detail", o.dir, several(tail.Rows, "byte", "bytes"), tail.Details)
 	}
 	root, private, err := openRun(o.dir, o.identity)
 	if err != nil {

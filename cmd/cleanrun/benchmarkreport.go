@@ -27,7 +27,7 @@ func badTasks(e *cli.Env, err error) error {
 		Error    string        `json:"error"`
 		Hint     string        `json:"hint"`
 		Problems []problemJSON `json:"problems"`
-	}{fmt.Sprintf("%d problems in %d tasks of %s", len(bad.Problems), bad.Tasks, bad.Benchmark), hint, problemsJSON(bad.Problems)}); err != nil {
+	}{fmt.Sprintf("%s in %s of %s", several(len(bad.Problems), "problem", "problems"), several(bad.Tasks, "task", "tasks"), bad.Benchmark), hint, problemsJSON(bad.Problems)}); err != nil {
 		return err
 	}
 	return cli.Exit(cli.ExitUsage)

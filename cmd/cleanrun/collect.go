@@ -169,12 +169,12 @@ func (c *collector) complete(s *submission.Statement) error {
 	tasks := uint64(len(c.state.Plan.Tasks))
 	switch {
 	case len(missing) > 0 && !c.o.partial:
-		return cli.Failf(cli.ExitUsage, "run cleanrun eval again to make them, or publish them as missing with -partial", "%s: %d trials have no attempt: %s", c.o.dir, len(missing), some(missing))
+		return cli.Failf(cli.ExitUsage, "run cleanrun eval again to make them, or publish them as missing with -partial", "%s: no attempt of %s: %s", c.o.dir, several(len(missing), "trial", "trials"), some(missing))
 	case tasks < p.Benchmark.Tasks && !c.o.partial:
 		return cli.Failf(cli.ExitUsage, "run the eval over all tasks, or publish the part with -partial", "%s: the eval has %d of the benchmark's %d tasks", c.o.dir, tasks, p.Benchmark.Tasks)
 	}
 	if len(missing) > 0 {
-		c.e.Warn("%d trials are published as missing: %s", len(missing), some(missing))
+		c.e.Warn("%s published as missing: %s", several(len(missing), "trial", "trials"), some(missing))
 	}
 	if tasks < p.Benchmark.Tasks {
 		c.e.Warn("the grid has %d of the benchmark's %d tasks", tasks, p.Benchmark.Tasks)

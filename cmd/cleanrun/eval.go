@@ -202,7 +202,7 @@ func openEval(dir string, plan eval.Plan) (*eval.Dir, error) {
 // runEval puts on record what an earlier eval left, and makes what is due.
 func runEval(ctx context.Context, e *cli.Env, d *eval.Dir, b *evalBenchmark, v evalOptions, log *attemptLog) (*evalReport, error) {
 	if d.Torn > 0 {
-		e.Warn("%s: cut %d bytes of a torn last line; that attempt is looked at again", d.Path(eval.ResultsFile), d.Torn)
+		e.Warn("%s: cut %s of a torn last line; that attempt is looked at again", d.Path(eval.ResultsFile), several(d.Torn, "byte", "bytes"))
 	}
 	g := &grid{dir: d, tasks: map[string]*evalTask{}, flags: v, tools: toolDirs()(), log: log, warn: e.Warn, warned: map[string]bool{}}
 	for i := range b.tasks {

@@ -228,7 +228,7 @@ func (f *surfaceJSON) explain(name string) (*explanation, error) {
 			continue
 		}
 		at := strings.TrimSuffix(root, "/") + "/" + e.Location
-		says := fmt.Sprintf("%d bytes: %s", e.Size, e.Journal.says())
+		says := several(e.Size, "byte", "bytes") + ": " + e.Journal.says()
 		if e == f.Dismissed {
 			says += "; it does not count"
 		}

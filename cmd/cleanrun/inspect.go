@@ -287,9 +287,9 @@ func inspectText(b *strings.Builder, ev *events, set *contraband.Set, list bool)
 	default:
 		fmt.Fprint(b, " outcome    none: the journal is open\n")
 	}
-	fmt.Fprintf(b, " events     %d in %s, %d processes, %d bytes of content\n", s.Rows, seconds(ev.summary.Duration), s.Processes, s.Bytes)
+	fmt.Fprintf(b, " events     %d in %s, %s, %s of content\n", s.Rows, seconds(ev.summary.Duration), several(s.Processes, "process", "processes"), several(s.Bytes, "byte", "bytes"))
 	if s.OutOf > 0 {
-		fmt.Fprintf(b, " OUT OF SCOPE  %d events\n", s.OutOf)
+		fmt.Fprintf(b, " OUT OF SCOPE  %s\n", several(s.OutOf, "event", "events"))
 	}
 	for _, k := range s.Kinds {
 		fmt.Fprintf(b, "   %-6s %-9s %d\n", k.Phase, k.Op, k.N)
@@ -339,7 +339,7 @@ func eventLine(ev *events, seq uint64) string {
 		line += fmt.Sprintf(" %q", e.Argv)
 	}
 	if e.Bytes > 0 {
-		line += fmt.Sprintf("  %d bytes", e.Bytes)
+		line += "  " + several(e.Bytes, "byte", "bytes")
 	}
 	if e.Errno != 0 {
 		line += "  " + errnoName(e.Errno)

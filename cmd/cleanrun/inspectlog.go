@@ -62,7 +62,7 @@ func (r *registrationJSON) text(b *strings.Builder) {
 	if r.Index != nil {
 		at = fmt.Sprintf(", registered as entry %d", *r.Index)
 	}
-	fmt.Fprintf(b, " log        %s%s, the start row holds its checkpoint of %d entries\n", quotePath(r.Origin), at, r.Size)
+	fmt.Fprintf(b, " log        %s%s, the start row holds its checkpoint of %s\n", quotePath(r.Origin), at, several(r.Size, "entry", "entries"))
 	if r.Log == "" {
 		return
 	}

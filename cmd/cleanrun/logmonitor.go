@@ -80,7 +80,7 @@ Exit codes: 0 all of it holds; 1 the first fault.`,
 				Size uint64 `json:"size"`
 			}{size})
 		}
-		fmt.Fprintf(e.Stdout, "%d entries, all as signed by %s\n", size, key.Name())
+		fmt.Fprintf(e.Stdout, "%s, all as signed by %s\n", several(size, "entry", "entries"), key.Name())
 		if p == nil {
 			e.Warn("without -policy the signatures of the entries and what they say are not checked")
 		}
@@ -275,7 +275,7 @@ func watchLog(e *cli.Env, m *monitor.Monitor, state string, every time.Duration,
 			e.Warn("%v", err)
 			said = err.Error()
 		case err == nil && said != "":
-			e.Warn("the log answers again: %d entries", m.Newest().Checkpoint().Size)
+			e.Warn("the log answers again: %s", several(m.Newest().Checkpoint().Size, "entry", "entries"))
 			said = ""
 		}
 		if once {
@@ -322,7 +322,7 @@ func ended(e *cli.Env, m *monitor.Monitor, found []monitor.Finding, code int) er
 			return err
 		}
 	} else {
-		fmt.Fprintf(e.Stdout, "read %d entries\n", size)
+		fmt.Fprintf(e.Stdout, "read %s\n", several(size, "entry", "entries"))
 	}
 	if code != 0 {
 		return cli.Exit(code)

@@ -117,7 +117,7 @@ It speaks plain HTTP: put a server with TLS before it where others can reach it.
 			e.Warn("entry %d: %v", f.Index, f.Err)
 		}
 		if n > 0 {
-			e.Warn("%d entries are in the log and should not be: they count for nothing; cleanrun log monitor shows them", n)
+			e.Warn("the log has %s that should not be there, without effect; cleanrun log monitor shows all", several(n, "entry", "entries"))
 		}
 		o := registry.HandlerOptions{Dir: v.dir, InFlight: int(min(v.inFlight, 1<<16)), PerSecond: int(min(v.rate, 1<<20))}
 		if trillian.Is(v.dir) {

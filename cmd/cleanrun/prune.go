@@ -106,7 +106,7 @@ No symbolic link is followed. Doing it again does nothing.`,
 		if v.dry {
 			word = "would free"
 		}
-		fmt.Fprintf(e.Stdout, "%s %s bytes in %s\n", word, thousands(bytes), counted(len(runs), "run"))
+		fmt.Fprintf(e.Stdout, "%s %s in %s\n", word, counted(int(bytes), "byte"), counted(len(runs), "run"))
 		return nil
 	},
 }

@@ -183,7 +183,7 @@ a signal ended it while its journal was being closed: the recording then stays o
 			fmt.Fprintf(e.Stderr, "cleanrun: changes copied into the workspace: %d\n", res.applied)
 		}
 		if !e.JSON && v.out == "" {
-			fmt.Fprintf(e.Stderr, "cleanrun: recorded %d events in %s\ncleanrun: hint: cleanrun inspect -events %s\n", res.Rows, dir, dir)
+			fmt.Fprintf(e.Stderr, "cleanrun: recorded %s in %s\ncleanrun: hint: cleanrun inspect -events %s\n", several(res.Rows, "event", "events"), dir, dir)
 		}
 		if res.Code != 0 {
 			return cli.Exit(res.Code)

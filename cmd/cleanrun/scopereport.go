@@ -307,12 +307,8 @@ func (r *scopeReport) text(out io.Writer) {
 		n += len(root.Outside)
 	}
 	fmt.Fprintf(&b, "cleanrun: footprint %s", strings.ToUpper(r.Outcome.String()))
-	switch n {
-	case 0:
-	case 1:
-		b.WriteString(": 1 path out of it")
-	default:
-		fmt.Fprintf(&b, ": %d paths out of it", n)
+	if n > 0 {
+		fmt.Fprintf(&b, ": %s out of it", several(n, "path", "paths"))
 	}
 	b.WriteByte('\n')
 	lines := func(title string, items []string) {

@@ -77,7 +77,7 @@ func surroundingsText(f *contraband.Footprint, x *contraband.Expect) string {
 			what += fmt.Sprintf(" and the line %q", x.Line)
 		}
 		fmt.Fprintf(&b, " named path %s is read, and %s reported %s\n", x.Read, what, where)
-		fmt.Fprintf(&b, "            its text (%d bytes) stands in the file in clear, but for the marker, which each run draws\n", len(x.Template))
+		fmt.Fprintf(&b, "            its text (%s) stands in the file in clear, but for the marker, which each run draws\n", several(len(x.Template), "byte", "bytes"))
 	}
 	return b.String()
 }

@@ -29,6 +29,15 @@ func counted(n int, thing string) string {
 	return thousands(uint64(n)) + " " + thing + "s"
 }
 
+// several is a number of things without commas, as a script reads it: "1 entry" or
+// "1200 entries".
+func several[N int | int64 | uint32 | uint64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
 // thousands writes a number with commas between thousands.
 func thousands(n uint64) string {
 	s := strconv.FormatUint(n, 10)

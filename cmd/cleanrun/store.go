@@ -212,7 +212,7 @@ func storeList(e *cli.Env, dir string) error {
 		if o.Error != "" {
 			fmt.Fprintf(e.Stderr, "cleanrun: error: %s\n", o.Error)
 		} else if !e.JSON {
-			fmt.Fprintf(e.Stdout, "%s  %s  %d bytes\n", o.Digest, o.Kind, o.Bytes)
+			fmt.Fprintf(e.Stdout, "%s  %s  %s\n", o.Digest, o.Kind, several(o.Bytes, "byte", "bytes"))
 		}
 	}
 	if bad {

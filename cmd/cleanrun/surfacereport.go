@@ -120,9 +120,9 @@ func surfaceText(c surface.Condition, o *surface.Observation, r surface.Result) 
 	if o.Source.Version != "" {
 		fmt.Fprintf(&b, ", %s", o.Source.Version)
 	}
-	fmt.Fprintf(&b, "\n seen        %d entries, acquisition %v\n", len(o.Entries), o.Acquisition)
+	fmt.Fprintf(&b, "\n seen        %s, acquisition %v\n", several(len(o.Entries), "entry", "entries"), o.Acquisition)
 	for _, x := range o.Outside {
-		fmt.Fprintf(&b, " outside     %d entries, by %v\n", x.Count, x.Key)
+		fmt.Fprintf(&b, " outside     %s, by %v\n", several(x.Count, "entry", "entries"), x.Key)
 	}
 	for _, k := range r.NotApplied {
 		fmt.Fprintf(&b, " NOT applied %v: this source cannot tell\n", k)
@@ -143,7 +143,7 @@ func surfaceText(c surface.Condition, o *surface.Observation, r surface.Result) 
 }
 
 func entryText(e *surface.Entry) string {
-	s := fmt.Sprintf("%s, %d bytes", quotePath(e.Location), e.Size)
+	s := fmt.Sprintf("%s, %s", quotePath(e.Location), several(e.Size, "byte", "bytes"))
 	if e.SHA256 != nil {
 		s += fmt.Sprintf(", SHA-256 %x", *e.SHA256)
 	}

@@ -308,7 +308,7 @@ func (f *follower) says() string {
 	if f.start != nil && f.start.Task != "" {
 		s = fmt.Sprintf("%s/%s t%d-a%d, ", f.start.Benchmark, f.start.Task, f.start.Trial, f.start.Attempt)
 	}
-	s += fmt.Sprintf("%d events in %.1f s", f.rows, float64(f.last.Time)/1e9)
+	s += fmt.Sprintf("%s in %.1f s", several(f.rows, "event", "events"), float64(f.last.Time)/1e9)
 	switch {
 	case f.final != nil:
 		return s + fmt.Sprintf(", %s, exit code %d", f.final.Outcome, f.final.Code)
