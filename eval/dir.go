@@ -106,17 +106,6 @@ func checkLayout(dir string) error {
 	return nil
 }
 
-// Attempts of one trial, in order.
-func (s *State) Attempts(task string, trial uint32) []Result {
-	var out []Result
-	for _, r := range s.Results {
-		if r.Task == task && r.Trial == trial {
-			out = append(out, r)
-		}
-	}
-	return out
-}
-
 // Loose are the run folders that no line of results.jsonl names, in the order of
 // the plan: an eval was killed, or still runs.
 func (s *State) Loose() ([]Cell, error) {

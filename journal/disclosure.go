@@ -297,14 +297,3 @@ func (d *Disclosure) verifyKey(o *Opened, path string, key [32]byte) error {
 	}
 	return nil
 }
-
-// VerifyPathKey checks a revealed K_path against the start row's roots. With it
-// every path digest can be computed from the details.
-func VerifyPathKey(s *Start, k scope.PathKey) error {
-	for _, r := range s.Roots {
-		if scope.Key(k, r.Path) != r.Key {
-			return broken(RuleOpening, "the key that made the roots' keys", "another for root %q", r.Path)
-		}
-	}
-	return nil
-}

@@ -283,17 +283,6 @@ func TestRT57_LyingDigestsCannotBeDisclosed(t *testing.T) {
 	}
 }
 
-func TestVerifyPathKey(t *testing.T) {
-	b, _ := finished(t)
-	start := rowAt(t, b, 0).Start
-	if err := VerifyPathKey(start, testSecret.PathKey()); err != nil {
-		t.Fatal(err)
-	}
-	if err := VerifyPathKey(start, scope.PathKey{1}); !isRule(err, RuleOpening) {
-		t.Errorf("got %v, want rule opening", err)
-	}
-}
-
 func TestParseDisclosureStrict(t *testing.T) {
 	b, _ := finished(t)
 	raw, err := FormatDisclosure(disclosed(t, b, 5))

@@ -50,9 +50,3 @@ func (r *recent) String() string {
 	defer r.mu.Unlock()
 	return strings.Join(r.lines, "; ")
 }
-
-func (r *recent) reset() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.lines = nil
-}

@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 	"internal/cause":    {"attest", "journal", "scope"},
 	"internal/seccomp":  {},
 	"internal/objects":  {"internal/redact", "internal/regular", "internal/vault"},
-	"internal/overlay":  {},
+	"internal/overlay":  {"internal/regular"},
 	"internal/redact":   {},
 	"internal/vault":    {"internal/regular", "journal"},
 	"internal/store":    {},

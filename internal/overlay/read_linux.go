@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"sort"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 )
 
 // maxDepth bounds the recursion; PATH_MAX allows no deeper tree to be named, but a
@@ -58,7 +59,7 @@ type comparison struct {
 }
 
 func (c *comparison) add(p string, k Kind, st *unix.Stat_t) {
-	c.out = append(c.out, Change{Path: p, Kind: k, Mode: fileMode(st.Mode)})
+	c.out = append(c.out, Change{Path: p, Kind: k, Mode: regular.Mode(st.Mode)})
 }
 
 // children compares all names of the directories up and low; low is nil if there
@@ -185,7 +186,7 @@ func (c *comparison) dir(up, low *os.File, us *unix.Stat_t, p string) (bool, err
 
 // file compares what is no directory.
 func (c *comparison) file(up, low *os.File, name, p string, us, ls *unix.Stat_t, below bool) (failed error) {
-	ch := Change{Path: p, Mode: fileMode(us.Mode)}
+	ch := Change{Path: p, Mode: regular.Mode(us.Mode)}
 	same := below && us.Mode&unix.S_IFMT == ls.Mode&unix.S_IFMT
 	meta := us.Mode != ls.Mode || us.Uid != ls.Uid || us.Gid != ls.Gid
 	switch us.Mode & unix.S_IFMT {
@@ -319,28 +320,4 @@ func readlink(dir *os.File, name string) (string, error) {
 		return "", err
 	}
 	return string(b[:n]), nil
-}
-
-func fileMode(m uint32) fs.FileMode {
-	mode := fs.FileMode(m & 0o777)
-	for bit, fm := range map[uint32]fs.FileMode{unix.S_ISUID: fs.ModeSetuid, unix.S_ISGID: fs.ModeSetgid, unix.S_ISVTX: fs.ModeSticky} {
-		if m&bit != 0 {
-			mode |= fm
-		}
-	}
-	switch m & unix.S_IFMT {
-	case unix.S_IFDIR:
-		mode |= fs.ModeDir
-	case unix.S_IFLNK:
-		mode |= fs.ModeSymlink
-	case unix.S_IFIFO:
-		mode |= fs.ModeNamedPipe
-	case unix.S_IFSOCK:
-		mode |= fs.ModeSocket
-	case unix.S_IFCHR:
-		mode |= fs.ModeDevice | fs.ModeCharDevice
-	case unix.S_IFBLK:
-		mode |= fs.ModeDevice
-	}
-	return mode
 }

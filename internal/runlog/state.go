@@ -14,7 +14,6 @@ package runlog
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"strings"
 	"unicode"
@@ -172,14 +171,4 @@ func (s *State) write(dir string) error {
 		return err
 	}
 	return durable.WriteFile(filepath.Join(dir, File), data, 0o600)
-}
-
-// Registered tells whether the log has acknowledged the registration of the run in
-// dir. The run itself may not have started.
-func Registered(dir string) (bool, error) {
-	s, err := Read(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil && s.Register.Index != nil, err
 }

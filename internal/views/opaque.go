@@ -10,15 +10,6 @@ const (
 	opaqueBits = 7.5
 )
 
-// Opaque tells whether content looks compressed or encrypted: at least 1 KiB,
-// with more than 7.5 bits of order-0 entropy a byte. It does not know whether
-// some view reads it.
-func Opaque(content []byte) bool {
-	var h histogram
-	h.add(content)
-	return h.opaque()
-}
-
 // histogram counts bytes.
 type histogram struct {
 	count [256]uint64
@@ -47,6 +38,9 @@ func (h *histogram) add(b []byte) {
 	}
 }
 
+// opaque tells whether the content looks compressed or encrypted: at least 1 KiB,
+// with more than 7.5 bits of order-0 entropy a byte. It does not know whether
+// some view reads it.
 func (h *histogram) opaque() bool {
 	if h.n < opaqueSize {
 		return false

@@ -33,36 +33,7 @@ func statusOf(fi fs.FileInfo) status {
 }
 
 func statusFrom(st *unix.Stat_t) status {
-	return status{modeOf(st.Mode), st.Uid, st.Gid, uint64(st.Nlink), st.Size, st.Ctim.Nano(), uint64(st.Dev), st.Ino}
-}
-
-// modeOf is a mode as package os has it.
-func modeOf(m uint32) fs.FileMode {
-	mode := fs.FileMode(m & 0o777)
-	switch m & unix.S_IFMT {
-	case unix.S_IFDIR:
-		mode |= fs.ModeDir
-	case unix.S_IFLNK:
-		mode |= fs.ModeSymlink
-	case unix.S_IFIFO:
-		mode |= fs.ModeNamedPipe
-	case unix.S_IFSOCK:
-		mode |= fs.ModeSocket
-	case unix.S_IFBLK:
-		mode |= fs.ModeDevice
-	case unix.S_IFCHR:
-		mode |= fs.ModeDevice | fs.ModeCharDevice
-	}
-	if m&unix.S_ISUID != 0 {
-		mode |= fs.ModeSetuid
-	}
-	if m&unix.S_ISGID != 0 {
-		mode |= fs.ModeSetgid
-	}
-	if m&unix.S_ISVTX != 0 {
-		mode |= fs.ModeSticky
-	}
-	return mode
+	return status{regular.Mode(st.Mode), st.Uid, st.Gid, uint64(st.Nlink), st.Size, st.Ctim.Nano(), uint64(st.Dev), st.Ino}
 }
 
 func (s *status) same(o *status) bool {

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cleanrun-dev/cleanrun/internal/overlay"
+	"github.com/cleanrun-dev/cleanrun/internal/regular"
 )
 
 // An Entry is one path of the copy as it was when the copy was done.
@@ -182,7 +183,7 @@ func (ix Index) Changes(dir string) ([]overlay.Change, error) {
 	for rel, e := range ix {
 		if !seen[rel] {
 			gone = append(gone, rel)
-			out = append(out, overlay.Change{Path: rel, Kind: overlay.Deleted, Mode: fileMode(e.Mode)})
+			out = append(out, overlay.Change{Path: rel, Kind: overlay.Deleted, Mode: regular.Mode(e.Mode)})
 		}
 	}
 	below := make(map[string]bool, len(gone))
@@ -210,7 +211,7 @@ func (ix Index) isDir(dir, rel string) bool {
 }
 
 func (ix Index) compare(dir, rel string, st *unix.Stat_t) (overlay.Change, error) {
-	c := overlay.Change{Path: rel, Mode: fileMode(st.Mode)}
+	c := overlay.Change{Path: rel, Mode: regular.Mode(st.Mode)}
 	was, ok := ix[rel]
 	kind := st.Mode & unix.S_IFMT
 	same := ok && was.Mode&unix.S_IFMT == kind
