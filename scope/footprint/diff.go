@@ -72,7 +72,9 @@ func Diff(before, after *Manifest) (changes []Change, gaps []Gap) {
 	return sorted(d.out), bothGaps(before.Gaps, after.Gaps)
 }
 
-// DiffAll is Diff against entries that come as All gives them, and that are not kept.
+// DiffAll is Diff against entries that come as All gives them, and that are not kept. They
+// must be all that is there: entries do not say which folder a limit cut, so what one of
+// them left out counts as gone. Compare knows.
 func DiffAll(before *Manifest, after iter.Seq[Entry], gapsAfter []Gap) (changes []Change, gaps []Gap, err error) {
 	var d differ
 	if len(before.top.facts) == 0 {

@@ -125,6 +125,15 @@ func TestLimitsAreGaps(t *testing.T) {
 	if len(changes) != 0 || !slices.Equal(gaps, []Gap{{"c", GapLimit}}) {
 		t.Errorf("got %v and %v, want the gap alone", changes, gaps)
 	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	changes, gaps, err = Compare(t.Context(), before, root, true, Limits{Entries: 3, Bytes: 100, Depth: 10})
+	if err != nil || len(changes) != 0 || !slices.Equal(gaps, []Gap{{"c", GapLimit}}) {
+		t.Errorf("compared on the way: got %v and %v, %v, want the gap alone", changes, gaps, err)
+	}
 }
 
 func TestCancelledWalkGivesNoManifest(t *testing.T) {
